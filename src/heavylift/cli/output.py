@@ -1,0 +1,117 @@
+"""The only door to the terminal: the text sink and the JSON sink.
+
+Data goes to standard output, everything else to standard error. Screens are 80 columns, without
+right-hand borders, with a word beside every glyph, and plain when the output is not a terminal or
+`NO_COLOR` is set.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from heavylift.cli.text import text
+from heavylift.records.sink import Sink
+
+WIDTH: Final = 80
+
+# record key -> module under heavylift.cli.screens whose `lines(record)` draws it
+_SCREENS: Final = {
+    "plan": "plan",
+    "compare": "compare",
+    "explain": "explain",
+    "facts": "facts",
+    "demo": "demo",
+    "engine": "engine",
+}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _plain(stream: Any) -> bool:
+    return not stream.isatty() or "NO_COLOR" in os.environ
+
+
+def _console(stream: Any) -> Console:
+    return Console(
+        file=stream,
+        width=WIDTH,
+        no_color=_plain(stream),
+        force_terminal=False if _plain(stream) else None,
+        highlight=False,
+        emoji=False,
+        soft_wrap=True,
+    )
+
+
+class TextSink(Sink):
+    """Draws records for a person."""
+
+    def __init__(self) -> None:
+        self._out = _console(sys.stdout)
+        self._err = _console(sys.stderr)
+
+    def record(self, key: str, record: Any) -> None:
+        """Draw one record with the screen of its kind."""
+        screen = importlib.import_module(f"heavylift.cli.screens.{_SCREENS[key]}")
+        for line in screen.lines(record):
+            self._out.print(line if isinstance(line, Text) else Text(line))
+
+    def note(self, key: str, **params: Any) -> None:
+        """Write a remark to standard error."""
+        self._err.print(Text(text(key, **params)))
+
+    def step(self, key: str, **params: Any) -> None:
+        """Write a finished step to standard error."""
+        self._err.print(Text(text(key, **params)))
+
+    def next_command(self, command: str) -> None:
+        """Write the next command as the last line of the result."""
+        self._out.print(Text(f"{text('next')}: {command}"))
+
+
+class JsonSink(Sink):
+    """Writes the result as one JSON document and nothing else on standard output."""
+
+    def record(self, key: str, record: Any) -> None:  # noqa: ARG002 - the same for every kind
+        """Write the record; fields are those of the record, in their order."""
+        document = msgspec.json.format(msgspec.json.encode(record), indent=2)
+        sys.stdout.write(document.decode() + "\n")
+
+    def note(self, key: str, **params: Any) -> None:
+        """Write a remark to standard error."""
+        click.echo(text(key, **params), err=True)
+
+    def step(self, key: str, **params: Any) -> None:
+        """Write a finished step to standard error."""
+        click.echo(text(key, **params), err=True)
+
+    def next_command(self, command: str) -> None:
+        """Nothing: a program does not need to be told what to type."""
+
+
+def sink(as_json: bool) -> Sink:
+    """The sink a command writes to."""
+    return JsonSink() if as_json else TextSink()
+
+
+def json_option(function: F) -> F:
+    """Adds `--json` to a command; it arrives as `as_json`."""
+    option = click.option("--json", "as_json", is_flag=True, help=text("help.json"))
+    decorated: F = option(function)
+    return decorated
+
+
+@functools.cache
+def glyphs() -> dict[str, str]:
+    """The glyph of each status word; always shown with the word."""
+    return {"ok": "✓", "info": "·", "warn": "!", "fail": "x", "unknown": "?"}

@@ -1,0 +1,1 @@
+"""How each kind of record looks on an 80-column terminal: `lines(record)` per module."""

@@ -1,0 +1,1 @@
+"""Scripted engines that play a scenario, for tests and for trying things."""

@@ -1,0 +1,79 @@
+"""The one exception of the project and the exit statuses.
+
+An error names a code and its parameters and holds no prose: text is made at the edge, from the
+catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `FACT` facts,
+`CKPT` checkpoints, `PLAN`, `REC` recipes, `PRE` preflight, `RUN` launch, `VER` verification,
+`BAT` batches, `GW` the gateway, `ENV` this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+Scalar = str | int | float | bool | None
+Params = Mapping[str, Scalar]
+
+
+class Exit(IntEnum):
+    """Process exit statuses, the same for every command."""
+
+    OK = 0
+    NEGATIVE = 1
+    """A verdict: does not fit, a check failed."""
+    USAGE = 2
+    INPUT = 3
+    """Bad input or bad facts."""
+    ENVIRONMENT = 4
+    ENGINE = 5
+    """The engine or a remote side failed."""
+    PENDING = 8
+    INTERRUPTED = 130
+
+
+_EXIT_BY_STAGE: Final = {
+    "USE": Exit.USAGE,
+    "FACT": Exit.INPUT,
+    "CKPT": Exit.INPUT,
+    "PLAN": Exit.INPUT,
+    "REC": Exit.INPUT,
+    "PRE": Exit.ENVIRONMENT,
+    "ENV": Exit.ENVIRONMENT,
+    "RUN": Exit.ENGINE,
+    "VER": Exit.NEGATIVE,
+    "BAT": Exit.INPUT,
+    "GW": Exit.ENVIRONMENT,
+}
+
+
+class HeavyliftError(Exception):
+    """A failure a person can act on: code, parameters, next command, docs anchor.
+
+    `code` is a stage and three digits (`PLAN003`). `params` are the numbers and names the text
+    needs. `hint_command` is a command to type next. `doc_anchor` names the docs page and defaults
+    to the code.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        params: Params | None = None,
+        *,
+        hint_command: str | None = None,
+        doc_anchor: str | None = None,
+    ) -> None:
+        super().__init__(code)
+        self.code = code
+        self.params: dict[str, Scalar] = dict(params or {})
+        self.hint_command = hint_command
+        self.doc_anchor = doc_anchor or code
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{key}={value!r}" for key, value in self.params.items())
+        return f"{self.code}({listed})"
+
+    @property
+    def exit_status(self) -> Exit:
+        """The exit status of the error's stage."""
+        return _EXIT_BY_STAGE[self.code.rstrip("0123456789")]

@@ -1,0 +1,1 @@
+"""What is known, with provenance: TOML files under `data/`, their schema and their loader."""

@@ -1,0 +1,77 @@
+"""Sizes as formulas over named dimensions: `linear_heads*kda_head_dim`, `ceil(layers/block)`.
+
+Facts files write tensor shapes and buffer sizes in terms of the model's own dimensions, so that one
+family file serves every model of the family. The language has whole numbers, names, `+ - *`, exact
+division and `ceil(a/b)`; nothing else is accepted.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+_MAX_LENGTH: Final = 200
+
+
+class ExpressionError(ValueError):
+    """The text is not an expression of the language, or its value is not a whole number."""
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> ast.expr:
+    if len(text) > _MAX_LENGTH:
+        raise ExpressionError(text)
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise ExpressionError(text) from error
+
+
+def _value(node: ast.expr, dims: Mapping[str, int], text: str) -> Fraction:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return Fraction(number)
+        case ast.Name(id=name):
+            if name not in dims:
+                raise ExpressionError(f"{text}: {name}")
+            return Fraction(dims[name])
+        case ast.BinOp(left=left, op=operator, right=right):
+            a, b = _value(left, dims, text), _value(right, dims, text)
+            match operator:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case ast.Div() if b != 0:
+                    return a / b
+        case ast.Call(func=ast.Name(id="ceil"), args=[argument], keywords=[]):
+            inner = _value(argument, dims, text)
+            return Fraction(-(-inner.numerator // inner.denominator))
+    raise ExpressionError(text)
+
+
+def evaluate(expression: str | int, dims: Mapping[str, int]) -> int:
+    """The whole number `expression` stands for, with names taken from `dims`.
+
+    Raises `ExpressionError` for an unknown name, any other syntax, or a result that is not a whole
+    number.
+    """
+    if isinstance(expression, int):
+        return expression
+    result = _value(_parse(expression), dims, expression)
+    if result.denominator != 1:
+        raise ExpressionError(expression)
+    return result.numerator
+
+
+def names(expression: str | int) -> frozenset[str]:
+    """The dimension names used in `expression`."""
+    if isinstance(expression, int):
+        return frozenset()
+    found = {node.id for node in ast.walk(_parse(expression)) if isinstance(node, ast.Name)}
+    return frozenset(found - {"ceil"})

@@ -1,0 +1,476 @@
+"""Shapes of the facts files, as frozen records.
+
+Every number carries its provenance. A single value is a `Fact`. A rule (a table of fields that only
+make sense together) is a `Rule` subclass: the provenance belongs to the whole rule and the units
+are in the field names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T", int, float, str, bool, tuple[int, ...])
+
+
+class FactKind(StrEnum):
+    """What a fact rests on: a maker's statement, a measurement, a report by others, a derivation
+    from other facts, or an assumption that says so."""
+
+    SPEC = "spec"
+    MEASURED = "measured"
+    REPORTED = "reported"
+    DERIVED = "derived"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provenance:
+    """Where a fact is from: kind, source id (a key of `sources.toml`), the day it held."""
+
+    kind: FactKind
+    source: str
+    as_of: date
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact(Generic[T]):
+    """One value with its unit and provenance."""
+
+    value: T
+    unit: str
+    kind: FactKind
+    source: str
+    as_of: date
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A place facts come from. `retrieved` is the day it was read."""
+
+    id: str
+    title: str
+    retrieved: date
+    url: str | None = None
+    licence: str | None = None
+
+
+# --- rules ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """A statement of several fields that hold together, within a scope.
+
+    Empty `versions` bounds and tuples mean "any". `since` is included, `until` is excluded.
+    """
+
+    kind: FactKind
+    source: str
+    as_of: date
+    note: str | None = None
+    since: str | None = None
+    until: str | None = None
+    vendors: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorPattern:
+    """A group of tensors that differ only in layer and expert number.
+
+    `name` holds `{l}` for the layer and `{e}` for the expert. `layers` names a layer set of the
+    model; None = the tensor exists once. `shape` entries are expressions over the dimensions.
+    `shard` says how tensor parallelism meets it: `tensor` (split on `axis`), `kv_heads` (split as
+    far as there are KV heads), `replicated`, `expert` (a routed expert), `vision` (one whole copy
+    per rank, only when vision is loaded). `params_per_element` is 2 where a byte packs two 4-bit
+    weights and 0 for scales. `unless` names a dimension that, when 1, means there is no such tensor.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[str | int, ...]
+    role: str
+    shard: str
+    axis: int = 0
+    layers: str | None = None
+    experts: str | None = None
+    params_per_element: int = 1
+    unless: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CachePattern:
+    """What grows with tokens: `elements` per token and layer of `layers`.
+
+    `split`: `heads` (over tensor parallelism, as far as there are `heads`), or `replicated` (a
+    latent that every tensor rank holds whole). Decode context parallelism splits the tokens of
+    either.
+    """
+
+    id: str
+    layers: str
+    elements: str | int
+    split: str
+    heads: str | int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatePattern:
+    """What grows with sequences: `elements` per sequence and layer, over all heads.
+
+    `dtype_class` (`recurrent`, `conv`) is given a dtype by the engine.
+    """
+
+    id: str
+    layers: str
+    elements: str | int
+    heads: str | int
+    dtype_class: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointFormat:
+    """The tensors of one file format of a family, and how its file names look."""
+
+    id: str
+    tensors: tuple[TensorPattern, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FamilyFacts:
+    """An architecture: which dimensions a model of it must state, and what follows from them."""
+
+    id: str
+    title: str
+    dims: tuple[str, ...]
+    layer_sets: tuple[str, ...]
+    hf_model_types: tuple[str, ...]
+    gguf_architecture: str | None
+    caches: tuple[CachePattern, ...]
+    states: tuple[StatePattern, ...]
+    formats: tuple[CheckpointFormat, ...]
+    config_dims: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantFacts(Rule):
+    """A published form of a model.
+
+    `format` is a format id of the family. `tensor_types` gives GGUF types by role (`*` = the
+    rest). `bytes_total` is the published size of all files, where the tensor list is not known.
+    """
+
+    id: str
+    title: str
+    format: str
+    engines: tuple[str, ...] = ()
+    default_for: tuple[str, ...] = ()
+    tensor_types: dict[str, str] = field(default_factory=dict)
+    bytes_total: int | None = None
+    repo: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TotalsFacts(Rule):
+    """What the published checkpoint adds up to; the rebuilt inventory must match it."""
+
+    tensors: int
+    bytes: int
+    parameters: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelFacts:
+    """One model: names, family, dimensions, layer sets and published variants."""
+
+    id: str
+    title: str
+    family: str
+    names: tuple[str, ...]
+    dims: dict[str, Fact[int]]
+    layers: dict[str, Fact[tuple[int, ...]]]
+    variants: tuple[VariantFacts, ...]
+    totals: TotalsFacts | None
+    max_context: Fact[int]
+    licence: Fact[str] | None = None
+    published_total_gb: Fact[float] | None = None
+
+    def dim(self, name: str) -> int:
+        """The value of a dimension. Raises KeyError when the model does not state it."""
+        return self.dims[name].value
+
+    @property
+    def dim_values(self) -> dict[str, int]:
+        """All dimensions as plain numbers, for expressions."""
+        return {name: fact.value for name, fact in self.dims.items()}
+
+    def layer_set(self, name: str) -> tuple[int, ...]:
+        """Layer numbers (from 0) of a set. Raises KeyError for an unknown one."""
+        return self.layers[name].value
+
+
+# --- hardware ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuFacts:
+    """One card. `memory_nameplate` is what is sold, `memory_visible` what the driver offers."""
+
+    id: str
+    title: str
+    vendor: str
+    architecture: str
+    aliases: tuple[str, ...]
+    memory_nameplate: Fact[float]
+    memory_visible: Fact[int]
+    memory_bandwidth: Fact[float]
+    link_bandwidth: Fact[float] | None
+    native_formats: Fact[str]
+    node: str
+    dense_bf16: Fact[float] | None = None
+    dense_fp8: Fact[float] | None = None
+    dense_fp4: Fact[float] | None = None
+    power: Fact[float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeFacts:
+    """How a card is built into machines: GPUs per node, and per fast-link domain."""
+
+    id: str
+    title: str
+    gpu: str
+    gpus_per_node: Fact[int]
+    gpus_per_link_domain: Fact[int]
+    host_memory: Fact[int] | None = None
+
+
+# --- engines -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineVersion(Rule):
+    """A release. `read` = its source was read and its rules are below; else its rules are unknown."""
+
+    id: str
+    read: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BudgetRule(Rule):
+    """How the engine limits itself.
+
+    `base`: `total`, `free_before_load`, `free_after_load`, `none`. `inside` names the segments that
+    count against the fraction; all others must fit beside it in what the driver shows.
+    """
+
+    fraction_flag: str
+    base: str
+    default: float | None
+    inside: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DefaultRule(Rule):
+    """The engine's default of one setting, for cards of at least `min_memory_gib`.
+
+    The first rule in scope is taken. No `value` = taken from the model.
+    """
+
+    name: str
+    value: int | str | None = None
+    min_memory_gib: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpertPaddingRule(Rule):
+    """A model class that pads the experts' inner dimension before it is split.
+
+    When inner // tensor_parallel < `floor`, inner becomes `floor` × tensor_parallel. `under_ep` =
+    also when experts are spread whole.
+    """
+
+    floor: int
+    under_ep: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MoeBackendRule(Rule):
+    """A kernel family for the experts: each rank's part of the inner dimension is rounded up to
+    `intermediate_multiple`. `default` = taken when nobody names one, in this scope."""
+
+    name: str
+    intermediate_multiple: int
+    default: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardOverrideRule(Rule):
+    """A role the engine treats otherwise than the family says. `when`: `always`, or
+    `expert_and_data` (expert parallelism with data parallelism: sequence-parallel experts)."""
+
+    role: str
+    shard: str
+    when: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheRule(Rule):
+    """How KV and state are stored.
+
+    `layout`: `unified_pages` (one page size for all layers: the attention block is raised until its
+    page holds a state), `blocks_and_slots` (KV in blocks, state in slots per sequence) or
+    `contiguous` (KV cells per slot, state per slot). `block_tokens` is the block the KV is rounded
+    to; `page_alignment_tokens` what a unified page is rounded to. A sequence holds at least
+    `state_units_low` states per layer (slots, or pages of a group) and is admitted only with
+    `state_units_high` free; `reserved_pages` are never given out.
+    """
+
+    layout: str
+    block_tokens: int
+    page_alignment_tokens: int = 1
+    state_units_low: int = 1
+    state_units_high: int = 1
+    reserved_pages: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateDtypeRule(Rule):
+    """The dtype in which an engine keeps a class of state (`recurrent`, `conv`)."""
+
+    dtype_class: str
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KvDtypeRule(Rule):
+    """A KV dtype the engine offers: its name, bytes per element, and names it also answers to."""
+
+    name: str
+    bytes_per_element: float
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineRule(Rule):
+    """How layers are dealt to pipeline stages.
+
+    `remainder`: who takes the layers that do not divide: `before_last` (stages from the last but
+    one backwards), `first` or `last`. `everywhere` lists roles that every stage holds; the others that have no layer
+    sit on the first stage (embed, vision) or the last (lm_head).
+    """
+
+    remainder: str
+    everywhere: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayoutRule(Rule):
+    """Which layouts the engine allows.
+
+    `expert_parallel`: `none`, `tensor_times_data` (all or nothing over those ranks) or `free`.
+    `splits`: `ranks` (tensor parallel processes) or `layers` (llama.cpp: whole layers per GPU).
+    """
+
+    expert_parallel: str
+    data_parallel: bool
+    pipeline_parallel: bool
+    decode_context_parallel: bool
+    multi_node: bool
+    splits: str
+    allowed_tensor_parallel: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryRule(Rule):
+    """Memory of one rank beside weights, KV and state.
+
+    `segment`: `workspace` or `outside_pool`. `low` and `high` are bytes, as expressions over the
+    model's dimensions and the workload (`tensor_parallel_size`, `max_num_batched_tokens`,
+    `max_num_seqs`, `ranks`, …). No `high` = no upper bound is known.
+    """
+
+    id: str
+    segment: str
+    low: str | int
+    high: str | int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineSupportRule(Rule):
+    """What the engine's own release says of a family on a card, short of a published recipe."""
+
+    status: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineFacts:
+    """One engine: versions, and rules scoped by version, vendor, architecture and family."""
+
+    id: str
+    title: str
+    names: tuple[str, ...]
+    default_version: str
+    offers_variants: tuple[str, ...]
+    versions: tuple[EngineVersion, ...]
+    budgets: tuple[BudgetRule, ...]
+    defaults: tuple[DefaultRule, ...] = ()
+    expert_padding: tuple[ExpertPaddingRule, ...] = ()
+    moe_backends: tuple[MoeBackendRule, ...] = ()
+    shard_overrides: tuple[ShardOverrideRule, ...] = ()
+    caches: tuple[CacheRule, ...] = ()
+    state_dtypes: tuple[StateDtypeRule, ...] = ()
+    kv_dtypes: tuple[KvDtypeRule, ...] = ()
+    pipelines: tuple[PipelineRule, ...] = ()
+    layouts: tuple[LayoutRule, ...] = ()
+    memory: tuple[MemoryRule, ...] = ()
+    support: tuple[EngineSupportRule, ...] = ()
+
+
+# --- published recipes ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecipeFacts(Rule):
+    """A recipe somebody published, with what its source says of it.
+
+    `gpu_ids` empty = any card. `settings` are the values a plan takes (gpu_memory_utilization,
+    max_num_seqs, …); `arguments` and `environment` are the engine's own words. `status` as the
+    source says: verified, reported, unverified, unsupported, broken.
+    """
+
+    id: str
+    engine: str
+    status: str
+    gpu_ids: tuple[str, ...] = ()
+    gpus: int | None = None
+    nodes: int | None = None
+    tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    expert_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
+    engine_version: str | None = None
+    image: str | None = None
+    settings: dict[str, int | float | str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecipeBook:
+    """All published recipes of one model."""
+
+    model: str
+    recipes: tuple[RecipeFacts, ...]

@@ -1,0 +1,1 @@
+"""Starting engines and keeping hold of them."""

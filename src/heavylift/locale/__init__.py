@@ -1,0 +1,1 @@
+"""Catalogues of what people read."""

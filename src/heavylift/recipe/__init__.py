@@ -1,0 +1,1 @@
+"""From a plan to what is started: launch specs and files. Pure."""

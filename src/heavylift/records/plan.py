@@ -1,0 +1,367 @@
+"""Plan: what a model needs on a rack, byte by byte, and whether it fits.
+
+All `*_bytes` fields are per GPU (the worst rank) unless suffixed `_total`. Formulas are notation
+(`24 layers × 576 B × 1,048,576 tokens`), not prose; text for people is made from codes and
+parameters at the edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from heavylift.errors import Scalar
+from heavylift.records.ranges import Interval
+
+SCHEMA: Final = 1
+
+
+class Kind(StrEnum):
+    """What a number rests on, best first.
+
+    `exact`: read from the checkpoint or rebuilt from sourced shapes. `spec`: a maker's statement.
+    `measured`: seen on this rack (a receipt). `reported`: seen by somebody else. `derived`:
+    follows from the others by a stated formula. `assumed`: a choice that closes a gap, with its
+    reason. `unknown`: nobody said, and no guess is made.
+    """
+
+    EXACT = "exact"
+    SPEC = "spec"
+    MEASURED = "measured"
+    DERIVED = "derived"
+    REPORTED = "reported"
+    ASSUMED = "assumed"
+    UNKNOWN = "unknown"
+
+
+class Segment(StrEnum):
+    """The five parts of the bar, in the order they are drawn."""
+
+    WEIGHTS = "weights"
+    KV_CACHE = "kv_cache"
+    RECURRENT_STATE = "recurrent_state"
+    WORKSPACE = "workspace"
+    OUTSIDE_POOL = "outside_pool"
+
+
+class Capacity(StrEnum):
+    """Whether the bytes fit, apart from whether anybody ran it."""
+
+    DOES_NOT_FIT = "does_not_fit"
+    TIGHT = "tight"
+    FITS = "fits"
+
+
+class Status(StrEnum):
+    """What is known of this model on this engine, card and layout having run, best first."""
+
+    VERIFIED = "verified"
+    REPORTED = "reported"
+    UNVERIFIED = "unverified"
+    UNKNOWN = "unknown"
+    UNSUPPORTED = "unsupported"
+    BROKEN = "broken"
+
+
+class PlanVerdict(StrEnum):
+    """The first that applies, in this order of worth reversed."""
+
+    FITS = "fits"
+    TIGHT = "tight"
+    UNKNOWN = "unknown"
+    UNSUPPORTED = "unsupported"
+    DOES_NOT_FIT = "does_not_fit"
+
+    @property
+    def is_positive(self) -> bool:
+        """True when a command may exit with 0."""
+        return self in (PlanVerdict.FITS, PlanVerdict.TIGHT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """How ranks share the model. world = tensor × pipeline × data; expert and DCP ranks are the
+    same GPUs seen another way (`expert_parallel_size` 1 = experts are split, not spread)."""
+
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    expert_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
+
+    @property
+    def world_size(self) -> int:
+        """GPUs the layout takes."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
+
+    @property
+    def label(self) -> str:
+        """Short form for tables: `tp8·pp2`, `tp16·ep16`."""
+        parts = [f"tp{self.tensor_parallel_size}"]
+        for prefix, size in (
+            ("pp", self.pipeline_parallel_size),
+            ("dp", self.data_parallel_size),
+            ("ep", self.expert_parallel_size),
+            ("dcp", self.decode_context_parallel_size),
+        ):
+            if size > 1:
+                parts.append(f"{prefix}{size}")
+        return "·".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rack:
+    """A rack as understood: `text` as typed, the card, and how the GPUs sit in nodes.
+
+    `reading` is a code for how the text was read when that needs saying (`as_trays`: 8xGB300 is
+    two trays of four; `smallest_count`: only a card was named).
+    """
+
+    text: str
+    gpu: str
+    nodes: int
+    gpus_per_node: int
+    reading: str | None = None
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs in the rack."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def label(self) -> str:
+        """Canonical form: `8xMI355X`, `2x8xH200`."""
+        if self.nodes == 1:
+            return f"{self.gpus_per_node}x{self.gpu}"
+        return f"{self.nodes}x{self.gpus_per_node}x{self.gpu}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanRequest:
+    """What was asked. None means "not said": it is filled in, and the filling is listed.
+
+    `layout` None = search. `vision` False = the vision tower is not loaded. `variant` names a
+    published form of the checkpoint (`native`, `ud-q8-k-xl`).
+    """
+
+    model: str
+    rack: Rack
+    engine: str | None = None
+    engine_version: str | None = None
+    variant: str | None = None
+    context_tokens: int | None = None
+    output_tokens: int | None = None
+    concurrency: int | None = None
+    kv_cache_dtype: str | None = None
+    layout: Layout | None = None
+    layout_constraints: dict[str, int] = field(default_factory=dict)
+    gpu_memory_utilization: float | None = None
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int | None = None
+    moe_backend: str | None = None
+    vision: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedDefault:
+    """An input nobody stated, with the value taken and where it is from.
+
+    `origin`: `recipe` (a published one), `engine` (that version's default), `heavylift` (ours).
+    """
+
+    name: str
+    value: Scalar
+    origin: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One line of a term's derivation: a tensor group, a cache, a buffer.
+
+    `rule` says how it meets the ranks (`tensor`, `replicated`, `expert`, `padded 3072→4096`).
+    """
+
+    id: str
+    bytes: int
+    formula: str
+    rule: str = ""
+    tensors: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Term:
+    """One memory term of one rank: an interval of bytes with its kind, formula and source."""
+
+    id: str
+    segment: Segment
+    kind: Kind
+    bytes: Interval
+    formula: str
+    source: str
+    note: str | None = None
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """A limit on a sum of terms.
+
+    `base`: what the fraction multiplies (`total`, `free_before_load`, `free_after_load`, `none`).
+    `inside` lists the segments that count against it. `visible` is the driver's whole figure.
+    """
+
+    name: str
+    fraction: float | None
+    base: str
+    bytes: int
+    inside: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageMemory:
+    """One pipeline stage: all its ranks hold the same. Layers are [first, last], from 0."""
+
+    stage: int
+    first_layer: int
+    last_layer: int
+    weights_bytes: int
+    kv_cache_bytes: int
+    recurrent_state_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PerGpu:
+    """The worst rank. `known_total_bytes` sums the lows of all terms; `certain_total_bytes` leaves
+    out the assumed ones, and alone decides `does_not_fit`. `headroom_bytes` = budget - known."""
+
+    weights_bytes: Interval
+    kv_cache_bytes: Interval
+    recurrent_state_bytes: Interval
+    workspace_bytes: Interval
+    outside_pool_bytes: Interval
+    known_total_bytes: int
+    certain_total_bytes: int
+    high_total_bytes: int | None
+    budget_bytes: int
+    visible_bytes: int
+    headroom_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanCapacity:
+    """The inverse: what the rest of the budget holds. All intervals, whole deployment.
+
+    `max_context_tokens` for the asked number of sequences; `max_sequences` at the asked context;
+    `kv_tokens` that the pool holds: high = one endless sequence, low = sequences of the asked
+    context, rounded to pages and with their states.
+    """
+
+    max_context_tokens: Interval
+    max_sequences: Interval
+    kv_tokens: Interval
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Support:
+    """What is known of this combination having run. `conflict` is a second source that differs."""
+
+    status: Status
+    source: str
+    as_of: str
+    recipe: str | None = None
+    note: str | None = None
+    conflict: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """A limit met or missed, in bytes per GPU. `binds` marks the one that decides."""
+
+    id: str
+    need_bytes: int
+    have_bytes: int
+    short_bytes: int
+    binds: bool
+    term: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fix:
+    """A change that was planned again and its result. `command` is what to type."""
+
+    id: str
+    params: dict[str, Scalar]
+    verdict: PlanVerdict
+    headroom_bytes: int
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rejected:
+    """A layout that lost, and why: a refusal code of the engine's rules, or its own verdict."""
+
+    layout: Layout
+    code: str
+    params: dict[str, Scalar]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostNeeds:
+    """What the host must offer. None = not known. Bytes to load are read once per node or rank
+    group, as the engine does."""
+
+    disk_bytes: int
+    load_bytes_per_node: int | None
+    host_ram_bytes: Interval
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """The whole answer. `verdict` is the first that applies of does_not_fit, unsupported or
+    broken, unknown, tight, fits."""
+
+    request: PlanRequest
+    model: str
+    title: str
+    variant: str
+    engine: str
+    engine_version: str
+    rack: Rack
+    gpu_title: str
+    layout: Layout
+    context_tokens: int
+    output_tokens: int
+    concurrency: int
+    kv_cache_dtype: str
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    moe_backend: str | None
+    vision: bool
+    verdict: PlanVerdict
+    capacity_verdict: Capacity
+    support: Support
+    per_gpu: PerGpu
+    terms: tuple[Term, ...]
+    budgets: tuple[Budget, ...]
+    stages: tuple[StageMemory, ...]
+    capacity: PlanCapacity
+    kv_bytes_per_token: int
+    state_bytes_per_sequence: int
+    page_tokens: int | None
+    page_bytes: int | None
+    limits: tuple[Limit, ...]
+    fixes: tuple[Fix, ...]
+    defaults: tuple[ResolvedDefault, ...]
+    rejected: tuple[Rejected, ...]
+    notes: tuple[str, ...]
+    host: HostNeeds
+    total_parameters: int
+    active_parameters: int | None
+    checkpoint_bytes: int
+    checkpoint_tensors: int | None
+    receipt: str | None = None
+    schema: int = SCHEMA

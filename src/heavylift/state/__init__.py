@@ -1,0 +1,1 @@
+"""Who owns which database, where it lies, and how it is migrated."""

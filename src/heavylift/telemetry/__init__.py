@@ -1,0 +1,1 @@
+"""Engine logs, metrics and GPU tools read into records."""

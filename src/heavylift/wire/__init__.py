@@ -1,0 +1,1 @@
+"""Speaking the OpenAI protocol: parsing it (pure) and a client."""
