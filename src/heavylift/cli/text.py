@@ -6,10 +6,9 @@ that another language is another catalogue and no change of code.
 
 from __future__ import annotations
 
+import functools
 from importlib import resources
 from typing import Any
-
-import functools
 
 
 @functools.cache

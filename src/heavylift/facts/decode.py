@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from heavylift.errors import Scalar
@@ -199,12 +199,12 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hints(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _optional_fields(cls: type) -> frozenset[str]:
     return frozenset(
         entry.name

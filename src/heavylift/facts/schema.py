@@ -17,7 +17,8 @@ T = TypeVar("T", int, float, str, bool, tuple[int, ...])
 
 class FactKind(StrEnum):
     """What a fact rests on: a maker's statement, a measurement, a report by others, a derivation
-    from other facts, or an assumption that says so."""
+    from other facts, or an assumption that says so.
+    """
 
     SPEC = "spec"
     MEASURED = "measured"
@@ -306,7 +307,8 @@ class ExpertPaddingRule(Rule):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MoeBackendRule(Rule):
     """A kernel family for the experts: each rank's part of the inner dimension is rounded up to
-    `intermediate_multiple`. `default` = taken when nobody names one, in this scope."""
+    `intermediate_multiple`. `default` = taken when nobody names one, in this scope.
+    """
 
     name: str
     intermediate_multiple: int
@@ -316,7 +318,8 @@ class MoeBackendRule(Rule):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardOverrideRule(Rule):
     """A role the engine treats otherwise than the family says. `when`: `always`, or
-    `expert_and_data` (expert parallelism with data parallelism: sequence-parallel experts)."""
+    `expert_and_data` (expert parallelism with data parallelism: sequence-parallel experts).
+    """
 
     role: str
     shard: str

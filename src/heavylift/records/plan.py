@@ -82,7 +82,8 @@ class PlanVerdict(StrEnum):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
     """How ranks share the model. world = tensor × pipeline × data; expert and DCP ranks are the
-    same GPUs seen another way (`expert_parallel_size` 1 = experts are split, not spread)."""
+    same GPUs seen another way (`expert_parallel_size` 1 = experts are split, not spread).
+    """
 
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -236,7 +237,8 @@ class StageMemory:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PerGpu:
     """The worst rank. `known_total_bytes` sums the lows of all terms; `certain_total_bytes` leaves
-    out the assumed ones, and alone decides `does_not_fit`. `headroom_bytes` = budget - known."""
+    out the assumed ones, and alone decides `does_not_fit`. `headroom_bytes` = budget - known.
+    """
 
     weights_bytes: Interval
     kv_cache_bytes: Interval
@@ -312,7 +314,8 @@ class Rejected:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostNeeds:
     """What the host must offer. None = not known. Bytes to load are read once per node or rank
-    group, as the engine does."""
+    group, as the engine does.
+    """
 
     disk_bytes: int
     load_bytes_per_node: int | None
@@ -322,7 +325,8 @@ class HostNeeds:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """The whole answer. `verdict` is the first that applies of does_not_fit, unsupported or
-    broken, unknown, tight, fits."""
+    broken, unknown, tight, fits.
+    """
 
     request: PlanRequest
     model: str
