@@ -93,7 +93,7 @@ class TensorPattern:
     `shard` says how tensor parallelism meets it: `tensor` (split on `axis`), `kv_heads` (split as
     far as there are KV heads), `replicated`, `expert` (a routed expert), `vision` (one whole copy
     per rank, only when vision is loaded). `params_per_element` is 2 where a byte packs two 4-bit
-    weights and 0 for scales. `unless` names a dimension that, when 1, means there is no such tensor.
+    weights and 0 for scales. `unless` names a dimension that, when 1, means there is none.
     """
 
     name: str
@@ -260,7 +260,8 @@ class NodeFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineVersion(Rule):
-    """A release. `read` = its source was read and its rules are below; else its rules are unknown."""
+    """A release, in the order of release. `read`: its source was read and its rules are below;
+    an unread one has no known rules."""
 
     id: str
     read: bool
@@ -271,13 +272,19 @@ class BudgetRule(Rule):
     """How the engine limits itself.
 
     `base`: `total`, `free_before_load`, `free_after_load`, `none`. `inside` names the segments that
-    count against the fraction; all others must fit beside it in what the driver shows.
+    count against the fraction; all others must fit beside it in what the driver shows. Where the
+    engine computes its default, `default_reserved` is what it leaves free (bytes, an expression),
+    at least the floor; the fraction is rounded to three digits and multiplied by
+    `default_vision_factor` when a vision tower is loaded.
     """
 
     fraction_flag: str
     base: str
-    default: float | None
     inside: tuple[str, ...]
+    default: float | None = None
+    default_reserved: str | None = None
+    default_reserved_floor_bytes: int = 0
+    default_vision_factor: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -335,7 +342,10 @@ class CacheRule(Rule):
     `contiguous` (KV cells per slot, state per slot). `block_tokens` is the block the KV is rounded
     to; `page_alignment_tokens` what a unified page is rounded to. A sequence holds at least
     `state_units_low` states per layer (slots, or pages of a group) and is admitted only with
-    `state_units_high` free; `reserved_pages` are never given out.
+    `state_units_high` free; `reserved_pages` and
+    `reserved_states` are never given out. `state_to_kv_ratio`: the pool is divided by this ratio
+    before anything runs. `states_for_max_num_seqs`: states of all allowed sequences are set aside
+    at the start. `context_shared`: the engine's context setting is one pot for all sequences.
     """
 
     layout: str
@@ -344,6 +354,10 @@ class CacheRule(Rule):
     state_units_low: int = 1
     state_units_high: int = 1
     reserved_pages: int = 0
+    reserved_states: int = 0
+    state_to_kv_ratio: float | None = None
+    states_for_max_num_seqs: bool = False
+    context_shared: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -368,12 +382,14 @@ class PipelineRule(Rule):
     """How layers are dealt to pipeline stages.
 
     `remainder`: who takes the layers that do not divide: `before_last` (stages from the last but
-    one backwards), `first` or `last`. `everywhere` lists roles that every stage holds; the others that have no layer
-    sit on the first stage (embed, vision) or the last (lm_head).
+    one backwards), `last`, or `proportional` (layer i of n goes where i/(n+1) of the GPUs have been
+    passed). `everywhere` lists roles that every stage holds, `on_host` those kept in host memory;
+    the others that have no layer sit on the first stage (embed) or the last.
     """
 
     remainder: str
     everywhere: tuple[str, ...] = ()
+    on_host: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -424,7 +440,6 @@ class EngineFacts:
     title: str
     names: tuple[str, ...]
     default_version: str
-    offers_variants: tuple[str, ...]
     versions: tuple[EngineVersion, ...]
     budgets: tuple[BudgetRule, ...]
     defaults: tuple[DefaultRule, ...] = ()

@@ -323,6 +323,23 @@ class HostNeeds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """A remark on the plan: a code and what its text needs."""
+
+    code: str
+    params: dict[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """Sums over all ranks, replicas included. Bytes."""
+
+    weights_bytes_total: int
+    kv_cache_bytes_total: int
+    recurrent_state_bytes_total: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """The whole answer. `verdict` is the first that applies of does_not_fit, unsupported or
     broken, unknown, tight, fits.
@@ -361,7 +378,8 @@ class Plan:
     fixes: tuple[Fix, ...]
     defaults: tuple[ResolvedDefault, ...]
     rejected: tuple[Rejected, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
+    totals: Totals
     host: HostNeeds
     total_parameters: int
     active_parameters: int | None

@@ -1,0 +1,160 @@
+"""Inventory: every tensor of a checkpoint as groups of like ones, with bytes, parameters and rules.
+
+A group is one name pattern: the tensors in it differ only in layer and expert number. The groups of
+a model are rebuilt from facts, without the checkpoint, or filled from its headers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from heavylift.checkpoint.formats import bytes_of
+from heavylift.errors import HeavyliftError
+from heavylift.facts.expressions import evaluate
+from heavylift.facts.schema import (
+    CheckpointFormat,
+    FamilyFacts,
+    ModelFacts,
+    TensorPattern,
+    VariantFacts,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorGroup:
+    """Tensors of one name pattern.
+
+    `layers` are the layer numbers they exist in, None when there is a single one outside the
+    layers. `per_layer` counts the tensors in each (the experts), `bytes_each` and `params_each`
+    are of one tensor. `split_size` is the length of the axis that tensor parallelism splits.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: str
+    shard: str
+    axis: int
+    layers: tuple[int, ...] | None
+    per_layer: int
+    bytes_each: int
+    params_each: int
+
+    @property
+    def count(self) -> int:
+        """Tensors in the group."""
+        return (1 if self.layers is None else len(self.layers)) * self.per_layer
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of the whole group."""
+        return self.count * self.bytes_each
+
+    @property
+    def params_total(self) -> int:
+        """Logical parameters of the whole group: a byte of packed 4-bit weights counts as two."""
+        return self.count * self.params_each
+
+    @property
+    def split_size(self) -> int:
+        """Length of the split axis."""
+        return self.shape[self.axis]
+
+    @property
+    def is_vision(self) -> bool:
+        """True for the tower and projector that a text-only start leaves out."""
+        return self.shard == "vision"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inventory:
+    """All groups of a checkpoint. `source` names where the numbers are from."""
+
+    groups: tuple[TensorGroup, ...]
+    source: str
+
+    @property
+    def tensors(self) -> int:
+        """Number of tensors."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of all tensors, without file headers."""
+        return sum(group.bytes_total for group in self.groups)
+
+    @property
+    def params_total(self) -> int:
+        """Logical parameters."""
+        return sum(group.params_total for group in self.groups)
+
+    def by(self, key: Callable[[TensorGroup], str]) -> dict[str, int]:
+        """Bytes summed by any property of a group: `by(lambda group: group.role)`."""
+        sums: dict[str, int] = {}
+        for group in self.groups:
+            sums[key(group)] = sums.get(key(group), 0) + group.bytes_total
+        return sums
+
+    def active_params(self, model: ModelFacts) -> int:
+        """Parameters that one text token touches: all but the vision part and the embedding table,
+        and of the routed experts the chosen ones.
+
+        Formula: dense + routed × experts_per_token / experts.
+        """
+        active = 0
+        for group in self.groups:
+            if group.is_vision or group.role == "embed":
+                continue
+            if group.shard == "expert":
+                chosen = group.params_total * model.dim("experts_per_token")
+                active += chosen // model.dim("experts")
+            else:
+                active += group.params_total
+        return active
+
+
+def family_format(family: FamilyFacts, identifier: str) -> CheckpointFormat:
+    """The family's tensor list in a file format. Raises CKPT001 when it has none."""
+    for entry in family.formats:
+        if entry.id == identifier:
+            return entry
+    raise HeavyliftError("CKPT001", {"family": family.id, "format": identifier})
+
+
+def from_facts(model: ModelFacts, family: FamilyFacts, variant: VariantFacts) -> Inventory:
+    """The inventory rebuilt from the family's patterns and the model's dimensions.
+
+    Raises CKPT001 when the family has no tensor list for the variant's format, and
+    `ExpressionError` when the facts do not fit together (`Catalog.check` finds that before).
+    """
+    patterns = family_format(family, variant.format).tensors
+    groups = (_group(pattern, model, variant.tensor_types) for pattern in patterns)
+    return Inventory(
+        groups=tuple(group for group in groups if group is not None), source=variant.source
+    )
+
+
+def _group(
+    pattern: TensorPattern, model: ModelFacts, tensor_types: Mapping[str, str]
+) -> TensorGroup | None:
+    dims = model.dim_values
+    if pattern.unless is not None and dims[pattern.unless]:
+        return None
+    shape = tuple(evaluate(size, dims) for size in pattern.shape)
+    dtype = pattern.dtype
+    if dtype == "*":
+        dtype = tensor_types.get(pattern.name) or tensor_types.get(pattern.role) or tensor_types["*"]
+    return TensorGroup(
+        name=pattern.name,
+        dtype=dtype,
+        shape=shape,
+        role=pattern.role,
+        shard=pattern.shard,
+        axis=pattern.axis,
+        layers=None if pattern.layers is None else model.layer_set(pattern.layers),
+        per_layer=1 if pattern.experts is None else evaluate(pattern.experts, dims),
+        bytes_each=bytes_of(dtype, shape),
+        params_each=math.prod(shape) * pattern.params_per_element,
+    )

@@ -1,0 +1,60 @@
+"""The inverse of the account: what the room that is left holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heavylift.plan.memory import Account, Memory
+from heavylift.plan.stages import Stage
+from heavylift.plan.subject import Subject
+from heavylift.records.plan import Layout, PlanCapacity, Segment
+from heavylift.records.ranges import Interval
+
+_FIXED = (Segment.WEIGHTS, Segment.WORKSPACE, Segment.OUTSIDE_POOL)
+
+
+def capacity(subject: Subject, layout: Layout, memory: Memory) -> PlanCapacity:
+    """Longest context, most sequences and KV tokens, each from the careful to the hopeful end.
+
+    Hopeful: uncertain terms at their low, state as little as sequences hold. Careful: terms at
+    their high, state as the engine admits or sets aside; no known high = nothing is promised.
+    Every pipeline stage must hold them, so the fullest decides. Replicas add up.
+    """
+    replicas = layout.data_parallel_size
+    sequences = -(-subject.concurrency // replicas)
+    cache, context = memory.cache, subject.context_tokens
+    most = subject.model.max_context.value
+
+    def over(ask: Callable[[Stage, int, bool], int]) -> Interval:
+        low = min(ask(a.stage, _room(a, memory, careful=True), True) for a in memory.accounts)
+        high = min(ask(a.stage, _room(a, memory, careful=False), False) for a in memory.accounts)
+        return Interval(low=min(low, high), high=high)
+
+    held = over(lambda s, room, careful: cache.sequences_in(s, room, context, reserved=careful))
+    longest = over(lambda s, room, careful: cache.tokens_in(s, room, sequences, reserved=careful))
+    pool = over(
+        lambda s, room, careful: (
+            cache.sequences_in(s, room, context, reserved=True) * context
+            if careful
+            else cache.pool_tokens(s, room)
+        )
+    )
+    return PlanCapacity(
+        max_context_tokens=Interval(low=min(longest.low, most), high=min(longest.high or 0, most)),
+        max_sequences=_times(held, replicas),
+        kv_tokens=_times(pool, replicas),
+    )
+
+
+def _times(interval: Interval, factor: int) -> Interval:
+    return Interval(low=interval.low * factor, high=(interval.high or 0) * factor)
+
+
+def _room(account: Account, memory: Memory, *, careful: bool) -> int:
+    """Bytes left for KV and state on a rank: the least over the budgets that count them."""
+    rooms = []
+    for budget in memory.budgets:
+        fixed = account.only(set(_FIXED) & set(budget.inside))
+        taken = fixed.high_bytes if careful else fixed.known_bytes
+        rooms.append(0 if taken is None else max(0, budget.bytes - taken))
+    return min(rooms)

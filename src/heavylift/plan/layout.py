@@ -1,0 +1,186 @@
+"""Which layouts a rack allows, and the reason for each one an engine refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from heavylift.errors import HeavyliftError, Scalar
+from heavylift.facts.schema import LayoutRule
+from heavylift.plan.subject import Subject
+from heavylift.records.plan import Layout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """Why a layout is not possible: a code and what its text needs."""
+
+    code: str
+    params: dict[str, Scalar] = field(default_factory=dict)
+
+
+def layout_rule(subject: Subject) -> LayoutRule:
+    """The engine's rule on layouts. Raises PLAN022 when its facts lack one."""
+    rule = subject.scope.first(subject.engine.layouts)
+    if rule is None:
+        raise HeavyliftError("PLAN022", {"engine": subject.engine.title})
+    return rule
+
+
+def candidates(subject: Subject, constraints: Mapping[str, int]) -> Iterator[Layout]:
+    """Layouts that use every GPU of the rack and keep to what the request states.
+
+    Sizes not stated run over the divisors of the rack. Decode context parallelism is tried only
+    when stated or published: it trades speed for room, and that is not ours to choose unasked.
+    """
+    rule = layout_rule(subject)
+    world = subject.rack.gpu_count
+    if rule.splits == "layers":
+        yield Layout(pipeline_parallel_size=constraints.get("pipeline", world))
+        return
+    wanted_dcp = constraints.get("decode_context")
+    for tensor in _choices(constraints.get("tensor"), world):
+        for pipeline in _choices(constraints.get("pipeline"), world // tensor):
+            data = world // tensor // pipeline
+            if tensor * pipeline * data != world:
+                continue
+            if constraints.get("data", data) != data:
+                continue
+            for expert in _expert_sizes(subject, rule, constraints, tensor, data):
+                for dcp in {wanted_dcp or 1, *_published_dcp(subject, tensor, wanted_dcp)}:
+                    yield Layout(
+                        tensor_parallel_size=tensor,
+                        pipeline_parallel_size=pipeline,
+                        data_parallel_size=data,
+                        expert_parallel_size=expert,
+                        decode_context_parallel_size=dcp,
+                    )
+
+
+def _choices(stated: int | None, world: int) -> tuple[int, ...]:
+    if stated is not None:
+        return (stated,)
+    return tuple(size for size in range(1, world + 1) if world % size == 0)
+
+
+def _expert_sizes(
+    subject: Subject, rule: LayoutRule, constraints: Mapping[str, int], tensor: int, data: int
+) -> tuple[int, ...]:
+    stated = constraints.get("expert")
+    if "experts" not in subject.dims:
+        return (stated or 1,)
+    if stated is not None:
+        # 0 stands for "spread them, as far as the layout goes".
+        return (tensor * data if stated == 0 else stated,)
+    if rule.expert_parallel == "none":
+        return (1,)
+    return tuple(dict.fromkeys((1, tensor * data)))
+
+
+def _published_dcp(subject: Subject, tensor: int, wanted: int | None) -> set[int]:
+    if wanted is not None:
+        return set()
+    return {
+        recipe.decode_context_parallel_size
+        for recipe in subject.knowledge.book.recipes
+        if recipe.engine == subject.engine.id
+        and subject.gpu.id in recipe.gpu_ids
+        and recipe.tensor_parallel_size == tensor
+    }
+
+
+def refusal(subject: Subject, layout: Layout) -> Refusal | None:
+    """The first reason the engine cannot run the layout, or None."""
+    rule = layout_rule(subject)
+    return next(
+        (
+            found
+            for check in (_switches, _heads, _vocabulary, _experts, _pipeline, _dcp)
+            if (found := check(subject, layout, rule)) is not None
+        ),
+        None,
+    )
+
+
+def _switches(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | None:
+    engine = subject.engine.title
+    if layout.world_size != subject.rack.gpu_count:
+        return Refusal(
+            code="world_size",
+            params={"layout": layout.label, "needs": layout.world_size,
+                    "has": subject.rack.gpu_count},
+        )
+    if rule.splits == "layers" and layout.tensor_parallel_size > 1:
+        return Refusal(code="splits_layers", params={"engine": engine})
+    for allowed, size, name in (
+        (rule.data_parallel, layout.data_parallel_size, "data"),
+        (rule.pipeline_parallel, layout.pipeline_parallel_size, "pipeline"),
+        (rule.decode_context_parallel, layout.decode_context_parallel_size, "decode context"),
+        (rule.multi_node, subject.rack.nodes, "multi-node"),
+    ):
+        if size > 1 and not allowed:
+            return Refusal(code="not_offered", params={"engine": engine, "what": name})
+    sizes = rule.allowed_tensor_parallel
+    if sizes and layout.tensor_parallel_size not in sizes:
+        return Refusal(
+            code="tensor_size",
+            params={"engine": engine, "size": layout.tensor_parallel_size,
+                    "allowed": ", ".join(map(str, sizes))},
+        )
+    return None
+
+
+def _heads(subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal | None:
+    for name in ("heads", "linear_heads"):
+        heads = subject.dims.get(name)
+        if heads is not None and heads % layout.tensor_parallel_size:
+            return Refusal(
+                code="heads", params={"heads": heads, "tensor": layout.tensor_parallel_size}
+            )
+    return None
+
+
+def _vocabulary(subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal | None:
+    vocabulary, tensor = subject.dims["vocab_size"], layout.tensor_parallel_size
+    # Engines pad the table to 64 rows first; that is what must divide.
+    padded = -(-vocabulary // 64) * 64
+    if padded % tensor:
+        return Refusal(code="vocabulary", params={"vocabulary": vocabulary, "tensor": tensor})
+    return None
+
+
+def _experts(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | None:
+    spread = layout.expert_parallel_size
+    if spread == 1:
+        return None
+    if "experts" not in subject.dims:
+        return Refusal(code="no_experts", params={"model": subject.model.title})
+    if rule.expert_parallel == "none":
+        return Refusal(
+            code="not_offered", params={"engine": subject.engine.title, "what": "expert"}
+        )
+    experts = subject.dims["experts"]
+    if experts % spread:
+        return Refusal(code="experts", params={"experts": experts, "expert": spread})
+    ranks = layout.tensor_parallel_size * layout.data_parallel_size
+    if rule.expert_parallel == "tensor_times_data" and spread != ranks:
+        return Refusal(code="expert_ranks", params={"expert": spread, "ranks": ranks})
+    if rule.expert_parallel == "free" and ranks % spread:
+        return Refusal(code="expert_ranks", params={"expert": spread, "ranks": ranks})
+    return None
+
+
+def _pipeline(subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal | None:
+    if layout.pipeline_parallel_size > subject.dims["layers"]:
+        return Refusal(
+            code="pipeline",
+            params={"layers": subject.dims["layers"], "stages": layout.pipeline_parallel_size},
+        )
+    return None
+
+
+def _dcp(_subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal | None:
+    tensor, dcp = layout.tensor_parallel_size, layout.decode_context_parallel_size
+    if tensor % dcp:
+        return Refusal(code="decode_context", params={"tensor": tensor, "dcp": dcp})
+    return None

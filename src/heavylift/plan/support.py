@@ -1,0 +1,123 @@
+"""Whether anybody ran this: the published word on a model, engine, card and layout."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from heavylift.facts.schema import RecipeFacts
+from heavylift.plan.subject import Subject
+from heavylift.records.plan import Layout, Status, Support
+
+_POSITIVE: Final = (Status.VERIFIED, Status.REPORTED, Status.UNVERIFIED)
+
+
+def support(subject: Subject, layout: Layout) -> Support:
+    """The status of the layout on this card and engine, with its source and date.
+
+    Order: recipes of exactly this layout and count; else `unverified` when the engine has a recipe
+    for the card in another layout; else what the engine's release says of the family; else unknown.
+    A version whose rules were not read makes anything better than `unknown` unknown.
+    """
+    found = _published(subject, layout)
+    if not subject.version_is_read and found.status in _POSITIVE and not _ran_this(subject, found):
+        return Support(
+            status=Status.UNKNOWN,
+            source=found.source,
+            as_of=found.as_of,
+            recipe=found.recipe,
+            note="version_unread",
+            conflict=found.recipe,
+        )
+    return found
+
+
+def _ran_this(subject: Subject, found: Support) -> bool:
+    """True when the recipe behind the status names the very version of the plan."""
+    return any(
+        recipe.id == found.recipe and recipe.engine_version == subject.version_text
+        for recipe in subject.knowledge.book.recipes
+    )
+
+
+def _published(subject: Subject, layout: Layout) -> Support:
+    on_card = [
+        recipe
+        for recipe in subject.knowledge.book.recipes
+        if recipe.engine == subject.engine.id and subject.gpu.id in recipe.gpu_ids
+    ]
+    exact = [recipe for recipe in on_card if is_layout_of(recipe, subject, layout)]
+    if exact:
+        return _weighed(exact)
+    rule = subject.scope.first(subject.engine.support)
+    if rule is not None:
+        return Support(
+            status=Status(rule.status),
+            source=rule.source,
+            as_of=rule.as_of.isoformat(),
+            note=rule.reason or None,
+        )
+    positive = [recipe for recipe in on_card if Status(recipe.status) in _POSITIVE]
+    if positive:
+        best = _weighed(positive)
+        return Support(
+            status=Status.UNVERIFIED,
+            source=best.source,
+            as_of=best.as_of,
+            recipe=best.recipe,
+            note="other_layout",
+        )
+    return Support(status=Status.UNKNOWN, source="", as_of="", note="no_recipe")
+
+
+def is_layout_of(recipe: RecipeFacts, subject: Subject, layout: Layout) -> bool:
+    """True when a recipe was published for this layout and number of cards."""
+    return (
+        recipe.tensor_parallel_size == layout.tensor_parallel_size
+        and recipe.pipeline_parallel_size == layout.pipeline_parallel_size
+        and recipe.data_parallel_size == layout.data_parallel_size
+        and recipe.expert_parallel_size == layout.expert_parallel_size
+        and recipe.decode_context_parallel_size == layout.decode_context_parallel_size
+        and recipe.gpus in (None, subject.rack.gpu_count)
+    )
+
+
+def _weighed(recipes: list[RecipeFacts]) -> Support:
+    """One status from several recipes; the one that differs most is named as the conflict.
+
+    The best positive word counts, unless a newer source calls it broken or unsupported.
+    """
+    positive = [recipe for recipe in recipes if Status(recipe.status) in _POSITIVE]
+    negative = [recipe for recipe in recipes if Status(recipe.status) not in _POSITIVE]
+    newest_good = max((recipe.as_of for recipe in positive), default=None)
+    newest_bad = max((recipe.as_of for recipe in negative), default=None)
+    if newest_good is None or (newest_bad is not None and newest_bad > newest_good):
+        taken = max(negative, key=lambda recipe: recipe.as_of)
+        other = positive
+    else:
+        order = list(_POSITIVE)
+        taken = min(
+            positive,
+            key=lambda recipe: (order.index(Status(recipe.status)), -recipe.as_of.toordinal()),
+        )
+        other = negative
+    return Support(
+        status=Status(taken.status),
+        source=taken.source,
+        as_of=taken.as_of.isoformat(),
+        recipe=taken.id,
+        note=taken.reason or None,
+        conflict=max(other, key=lambda recipe: recipe.as_of).id if other else None,
+    )
+
+
+def ran_as_published(subject: Subject, layout: Layout) -> RecipeFacts | None:
+    """The recipe whose source says this layout ran on these cards, or None."""
+    for recipe in subject.knowledge.book.recipes:
+        if (
+            recipe.engine == subject.engine.id
+            and subject.gpu.id in recipe.gpu_ids
+            and recipe.status in (Status.VERIFIED, Status.REPORTED)
+            and is_layout_of(recipe, subject, layout)
+        ):
+            return recipe
+    return None

@@ -1,0 +1,165 @@
+"""Weights on one rank: each tensor group's bytes under the engine's shard or replicate rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heavylift.checkpoint.inventory import TensorGroup
+from heavylift.facts.schema import ExpertPaddingRule
+from heavylift.plan.stages import Stage
+from heavylift.plan.subject import Subject
+from heavylift.records.plan import Layout, Part
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpertSplit:
+    """How routed experts meet a rank.
+
+    `width` is the part of the inner dimension a rank holds of each of its experts, after padding;
+    `inner` the whole dimension; `experts` how many experts a rank holds.
+    """
+
+    inner: int
+    width: int
+    experts: int
+    padded_inner: int
+    ranks: int
+    multiple: int
+
+    @property
+    def is_padded(self) -> bool:
+        """True when the ranks together hold more columns than the checkpoint has."""
+        return self.width * self.ranks > self.inner
+
+    @property
+    def label(self) -> str:
+        """How it is written in a derivation."""
+        columns = f"{self.inner}→{self.width * self.ranks}" if self.is_padded else str(self.inner)
+        return f"expert {columns}/{self.ranks}"
+
+
+def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
+    """How the engine splits routed experts in this layout; None for a model without experts.
+
+    Formula: inner, raised to floor × tp by the model class when inner // tp < floor; divided over
+    the ranks that share an expert; each part rounded up to the MoE backend's multiple.
+    """
+    dims = subject.dims
+    if "experts" not in dims:
+        return None
+    inner, experts = dims["moe_intermediate_size"], dims["experts"]
+    tensor, spread = layout.tensor_parallel_size, layout.expert_parallel_size > 1
+    padding = subject.scope.first(subject.engine.expert_padding)
+    padded = inner
+    if padding is not None and _pads(padding, tensor, inner, spread=spread):
+        padded = padding.floor * tensor
+    ranks = 1 if spread else tensor * layout.data_parallel_size
+    multiple = subject.moe_backend_multiple or 1
+    width = _ceil(padded, ranks)
+    if not spread:
+        width = _ceil(width, multiple) * multiple
+    return ExpertSplit(
+        inner=inner,
+        width=width,
+        experts=_ceil(experts, layout.expert_parallel_size),
+        padded_inner=padded,
+        ranks=ranks,
+        multiple=multiple,
+    )
+
+
+def _pads(rule: ExpertPaddingRule, tensor: int, inner: int, *, spread: bool) -> bool:
+    return tensor > 1 and inner // tensor < rule.floor and (rule.under_ep or not spread)
+
+
+def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, ...]:
+    """The weights of a stage's ranks, a part per tensor group that is present there."""
+    inventory = subject.inventory
+    if inventory is None:
+        return (_published_size(subject, layout, stage),)
+    experts = expert_split(subject, layout)
+    overrides = {
+        rule.role: rule.shard
+        for rule in subject.scope.all(subject.engine.shard_overrides)
+        if rule.when == "always"
+        or (layout.expert_parallel_size > 1 and layout.data_parallel_size > 1)
+    }
+    parts = []
+    for group in inventory.groups:
+        copies = _copies(subject, group, stage)
+        if copies == 0:
+            continue
+        shard = overrides.get(group.role, group.shard)
+        each, rule = _on_rank(subject, group, shard, layout, experts)
+        tensors = copies * group.per_layer
+        if group.shard == "expert" and group.per_layer > 1 and experts is not None:
+            tensors = copies * group.per_layer * experts.experts // subject.dims["experts"]
+        parts.append(
+            Part(
+                id=group.name,
+                bytes=copies * each,
+                formula=f"{copies} × {each:,} B",
+                rule=rule,
+                tensors=tensors,
+                source=inventory.source,
+            )
+        )
+    return tuple(parts)
+
+
+def _published_size(subject: Subject, layout: Layout, stage: Stage) -> Part:
+    total = subject.variant.bytes_total or 0
+    ranks = layout.pipeline_parallel_size
+    return Part(
+        id=subject.variant.id,
+        bytes=_ceil(total * stage.share_of_layers.numerator, stage.share_of_layers.denominator),
+        formula=f"{total:,} B / {ranks}",
+        rule="published size, shared out by layers",
+        source=subject.variant.source,
+    )
+
+
+def _copies(subject: Subject, group: TensorGroup, stage: Stage) -> int:
+    """How many of the group's layers (or 1 for a group outside the layers) lie on the stage."""
+    if group.is_vision:
+        if not subject.vision or not stage.holds(group.role):
+            return 0
+        return 1 if group.layers is None else len(group.layers)
+    if group.layers is None:
+        return int(stage.holds(group.role))
+    return sum(1 for layer in group.layers if stage.first_layer <= layer <= stage.last_layer)
+
+
+def _on_rank(
+    subject: Subject,
+    group: TensorGroup,
+    shard: str,
+    layout: Layout,
+    experts: ExpertSplit | None,
+) -> tuple[int, str]:
+    """Bytes of one layer's share of the group on a rank, and the rule in words of the layout."""
+    tensor = layout.tensor_parallel_size
+    whole = group.bytes_each * group.per_layer
+    match shard:
+        case "expert" if experts is not None:
+            share = whole * experts.experts * experts.width
+            return _ceil(share, subject.dims["experts"] * experts.inner), experts.label
+        case "tensor" if tensor > 1:
+            return _split(group, tensor) * group.per_layer, f"tensor 1/{tensor}"
+        case "kv_heads" if tensor > 1:
+            ways = min(tensor, subject.dims["kv_heads"])
+            return _split(group, ways) * group.per_layer, f"kv heads 1/{ways}"
+        case "vision":
+            return whole, "whole copy"
+        case "replicated" if tensor > 1:
+            return whole, "replicated"
+    return whole, "whole"
+
+
+def _split(group: TensorGroup, ways: int) -> int:
+    return _ceil(group.bytes_each * _ceil(group.split_size, ways), group.split_size)
+
+
+def _ceil(value: int, divisor: int) -> int:
+    return -(-value // divisor)
+

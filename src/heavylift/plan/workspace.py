@@ -1,0 +1,60 @@
+"""Workspace and what lies outside the pool: the engine's memory rules as labelled terms."""
+
+from __future__ import annotations
+
+from heavylift.facts.expressions import evaluate
+from heavylift.facts.schema import FactKind, MemoryRule
+from heavylift.plan.subject import Subject
+from heavylift.records.plan import Kind, Layout, Segment, Term
+from heavylift.records.ranges import Interval
+
+_KINDS = {
+    FactKind.SPEC: Kind.SPEC,
+    FactKind.MEASURED: Kind.REPORTED,  # measured by its source is reported to us
+    FactKind.REPORTED: Kind.REPORTED,
+    FactKind.DERIVED: Kind.DERIVED,
+    FactKind.ASSUMED: Kind.ASSUMED,
+}
+
+
+def memory_terms(subject: Subject, layout: Layout) -> tuple[Term, ...]:
+    """A term per memory rule that holds; of rules with one id, the first.
+
+    Rules are expressions over the model's dimensions and the workload; one that needs a setting
+    nobody stated is `unknown`, with no upper bound.
+    """
+    names = dict(subject.dims)
+    names.update(
+        tensor_parallel_size=layout.tensor_parallel_size,
+        pipeline_parallel_size=layout.pipeline_parallel_size,
+        data_parallel_size=layout.data_parallel_size,
+        decode_context_parallel_size=layout.decode_context_parallel_size,
+        ranks=layout.world_size,
+        concurrency=subject.concurrency,
+        context_tokens=subject.context_tokens,
+        visible_bytes=subject.gpu.memory_visible.value,
+    )
+    if subject.max_num_batched_tokens is not None:
+        names["max_num_batched_tokens"] = subject.max_num_batched_tokens
+    if subject.max_num_seqs is not None:
+        names["max_num_seqs"] = subject.max_num_seqs
+    taken: dict[str, Term] = {}
+    for rule in subject.scope.all(subject.engine.memory):
+        if rule.id not in taken:
+            taken[rule.id] = _term(rule, names)
+    return tuple(taken.values())
+
+
+def _term(rule: MemoryRule, names: dict[str, int]) -> Term:
+    segment = Segment(rule.segment)
+    high = None if rule.high is None else evaluate(rule.high, names)
+    kind = Kind.UNKNOWN if high is None else _KINDS[rule.kind]
+    return Term(
+        id=f"{segment}.{rule.id}",
+        segment=segment,
+        kind=kind,
+        bytes=Interval(low=evaluate(rule.low, names), high=high),
+        formula="" if rule.high is None else str(rule.high),
+        source=rule.source,
+        note=rule.note,
+    )
