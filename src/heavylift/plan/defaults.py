@@ -55,7 +55,9 @@ def recipes_for(
         for recipe in knowledge.book.recipes
         if recipe.engine == engine
         and recipe.status in _POSITIVE
-        and (gpu.id in recipe.gpu_ids or _is_general(recipe))
+        and recipe.phase is None
+        and recipe.variant is None
+        and (gpu.id in recipe.gpu_ids or recipe.for_any_gpu)
     ]
 
     def order(recipe: RecipeFacts) -> tuple[int, int, int, int]:
@@ -68,10 +70,6 @@ def recipes_for(
         )
 
     return tuple(sorted(fitting, key=order))
-
-
-def _is_general(recipe: RecipeFacts) -> bool:
-    return not recipe.gpu_ids and not getattr(recipe, "other_hardware", ())
 
 
 def resolve(  # noqa: PLR0915 - one line per setting, in the order the user sees them
@@ -90,14 +88,8 @@ def resolve(  # noqa: PLR0915 - one line per setting, in the order the user sees
     """
     ledger = _Ledger([])
     recipes = recipes_for(knowledge, engine.id, gpu, request.rack)
-    version, version_text, is_read = _version(request, engine, recipes, ledger)
-    scope = Scope(
-        engine=engine,
-        version=version,
-        vendor=gpu.vendor,
-        architecture=gpu.architecture,
-        family=knowledge.family.id,
-    )
+    version, version_text, is_read = _version(request, knowledge, engine, gpu, recipes, ledger)
+    scope = _scope(knowledge, engine, gpu, version)
     settings = _settings(recipes)
     variant = _variant(request, knowledge, engine, ledger)
     vision = _vision(request, knowledge, ledger)
@@ -149,13 +141,31 @@ def _settings(recipes: Iterable[RecipeFacts]) -> _Settings:
     return found
 
 
+def _scope(
+    knowledge: ModelKnowledge, engine: EngineFacts, gpu: GpuFacts, version: EngineVersion
+) -> Scope:
+    return Scope(
+        engine=engine,
+        version=version,
+        vendor=gpu.vendor,
+        architecture=gpu.architecture,
+        family=knowledge.family.id,
+    )
+
+
 def _version(
     request: PlanRequest,
+    knowledge: ModelKnowledge,
     engine: EngineFacts,
+    gpu: GpuFacts,
     recipes: tuple[RecipeFacts, ...],
     ledger: _Ledger,
 ) -> tuple[EngineVersion, str, bool]:
-    """The version whose rules are taken, the version as named, and whether its rules are known."""
+    """The version whose rules are taken, the version as named, and whether its rules are known.
+
+    Not stated: that of a published recipe for the card; else the one the engine's facts name for
+    the family and vendor; else the newest read.
+    """
     newest = find_version(engine, engine.default_version)
     if newest is None:
         raise HeavyliftError("FACT013", {"engine": engine.id, "version": engine.default_version})
@@ -169,6 +179,12 @@ def _version(
         if stated and stated.read:
             ledger.take("engine_version", stated.id, "recipe", recipe.id)
             return stated, stated.id, True
+    scope = _scope(knowledge, engine, gpu, newest)
+    for rule in scope.all(engine.defaults):
+        named = find_version(engine, str(rule.value)) if rule.name == "engine_version" else None
+        if named is not None:
+            ledger.take("engine_version", named.id, "recipe", rule.source)
+            return named, named.id, named.read
     ledger.take("engine_version", newest.id, "engine", newest.source)
     return newest, newest.id, newest.read
 

@@ -12,8 +12,8 @@ from heavylift.plan.capacity import capacity
 from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, refusal
 from heavylift.plan.memory import capacity_verdict, limits, memory, stage_rows
-from heavylift.plan.subject import ModelKnowledge, Subject
-from heavylift.plan.support import ran_as_published, support
+from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
+from heavylift.plan.support import UNPUBLISHED, publication_rank, ran_as_published, support
 from heavylift.plan.weights import expert_split
 from heavylift.records.plan import (
     Capacity,
@@ -82,7 +82,6 @@ def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:
         engine=subject.engine.id,
         engine_version=subject.version_text,
         rack=subject.rack,
-        gpu_title=subject.gpu.title,
         layout=layout,
         context_tokens=subject.context_tokens,
         output_tokens=subject.output_tokens,
@@ -243,15 +242,25 @@ def _notes(
 # --- search --------------------------------------------------------------------------------------
 
 
-def rank_key(plan: Plan) -> tuple[int, int, int, int, str]:
-    """How plans are ordered: verdict, then who ran it, then room for KV, then fewer stages."""
-    return (
-        _VERDICTS.index(plan.verdict),
-        _STATUSES.index(plan.support.status),
-        -(plan.capacity.kv_tokens.high or 0),
-        plan.layout.pipeline_parallel_size,
-        plan.layout.label,
-    )
+def _order(subject: Subject, plan: Plan) -> tuple[int, ...]:
+    """How layouts are ordered: verdict; who ran it; whether it was published for this card or any.
+
+    Published ones then go by room for KV. Those nobody published go by what is usually right:
+    tensor parallelism as wide as a machine, few pipeline stages, then room. Where nothing fits, the
+    published come first, then the one that misses by least.
+    """
+    layout = plan.layout
+    published = publication_rank(subject, layout)
+    verdict = _VERDICTS.index(plan.verdict)
+    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
+        return (verdict, published, -plan.per_gpu.headroom_bytes)
+    room = -(plan.capacity.kv_tokens.high or 0)
+    stages = layout.pipeline_parallel_size
+    status = _STATUSES.index(plan.support.status)
+    if published == UNPUBLISHED:
+        crosses = int(layout.tensor_parallel_size > subject.rack.gpus_per_node)
+        return (verdict, status, published, crosses, -layout.tensor_parallel_size, stages, room)
+    return (verdict, status, published, room, stages)
 
 
 def best_on_engine(
@@ -271,7 +280,7 @@ def best_on_engine(
             plans.append(plan_layout(subject, request, layout))
     if not plans:
         raise _no_layout(subject, refused)
-    plans.sort(key=rank_key)
+    plans.sort(key=lambda plan: _order(subject, plan))
     best, others = plans[0], plans[1:]
     lost = [_lost(other, best) for other in others]
     return replace(best, rejected=tuple(lost + refused))
@@ -326,7 +335,7 @@ def best_plan(
     machine = knowledge.machines[request.rack.gpu]
     failed: HeavyliftError | None = None
     plans = []
-    for engine in _engines(request, knowledge):
+    for engine in _engines(request, knowledge, machine.gpu):
         try:
             subject = resolve(
                 request, knowledge.model, engine, machine.gpu, machine.node, receipt=receipt
@@ -338,17 +347,29 @@ def best_plan(
             failed = failed or error
     if not plans:
         raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
-    return min(plans, key=_engine_key)
+    # Equal plans keep the order of the engines: that of the model's own list.
+    return min(plans, key=_engine_order)
 
 
-def _engines(request: PlanRequest, knowledge: Knowledge) -> list[EngineFacts]:
+def _engine_order(plan: Plan) -> tuple[int, int]:
+    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
+        return (_VERDICTS.index(plan.verdict), 0)
+    return (_VERDICTS.index(plan.verdict), _STATUSES.index(plan.support.status))
+
+
+def _engines(
+    request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts
+) -> list[EngineFacts]:
+    """The engine named, or those that take the model's own checkpoint, as its facts list them.
+
+    On a host without a card: the engines that split whole layers, which is what runs on a CPU.
+    """
     if request.engine is not None:
         return [knowledge.engines[request.engine]]
-    offered = {engine for variant in knowledge.model.model.variants for engine in variant.engines}
-    return [engine for engine in knowledge.engines.values() if engine.id in offered]
-
-
-def _engine_key(plan: Plan) -> tuple[int, int, int]:
-    """Verdict, then status, then the newer word: what was run last is likeliest to run now."""
-    newest = int(plan.support.as_of.replace("-", "") or 0)
-    return (_VERDICTS.index(plan.verdict), _STATUSES.index(plan.support.status), -newest)
+    if gpu.vendor == HOST_VENDOR:
+        return [
+            engine
+            for engine in knowledge.engines.values()
+            if any(rule.splits == "layers" for rule in engine.layouts)
+        ]
+    return [knowledge.engines[name] for name in knowledge.model.model.variants[0].engines]

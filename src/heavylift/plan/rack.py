@@ -52,7 +52,7 @@ def resolve_rack(parsed: RackText, gpu: GpuFacts, node: NodeFacts) -> Rack | Non
     if parsed.nodes is not None:
         return _nodes(parsed.text, gpu, parsed.nodes, parsed.count, per_node)
     if parsed.count <= per_node:
-        return Rack(text=parsed.text, gpu=gpu.id, nodes=1, gpus_per_node=parsed.count)
+        return _rack(parsed.text, gpu, 1, parsed.count)
     if parsed.count % per_node:
         raise HeavyliftError(
             "PLAN002",
@@ -71,25 +71,14 @@ def count_rack(gpu: GpuFacts, node: NodeFacts, count: int, *, text: str | None =
     """`count` cards in as few machines as they are built into; `count` must divide."""
     per_node = node.gpus_per_node.value
     nodes = max(1, count // per_node)
-    domain = node.gpus_per_link_domain.value
-    # A tray is not a machine of its own for the links: 8xGB300 is one NVLink domain in two trays.
-    reading = "as_trays" if nodes > 1 and domain > per_node else None
-    rack = Rack(
-        text=text or f"{count}x{gpu.title}",
-        gpu=gpu.id,
-        nodes=nodes,
-        gpus_per_node=count // nodes,
-        reading=reading,
+    if nodes == 1:
+        return _rack(text or f"{count}x{gpu.title}", gpu, 1, count)
+    # Trays of one link domain are no machines of their own to the links, but they are to the
+    # launcher: 8xGB300 is two trays of four.
+    trays = node.gpus_per_link_domain.value > per_node
+    return _rack(
+        text or f"{count}x{gpu.title}", gpu, nodes, per_node, "as_trays" if trays else "as_nodes"
     )
-    if nodes > 1 and reading is None:
-        return Rack(
-            text=rack.text,
-            gpu=gpu.id,
-            nodes=nodes,
-            gpus_per_node=per_node,
-            reading="as_nodes",
-        )
-    return rack
 
 
 def _nodes(text: str, gpu: GpuFacts, nodes: int, count: int, per_node: int) -> Rack:
@@ -97,4 +86,17 @@ def _nodes(text: str, gpu: GpuFacts, nodes: int, count: int, per_node: int) -> R
         raise HeavyliftError(
             "PLAN003", {"gpu": gpu.title, "count": count, "per_node": per_node, "nodes": nodes}
         )
-    return Rack(text=text, gpu=gpu.id, nodes=nodes, gpus_per_node=count)
+    return _rack(text, gpu, nodes, count)
+
+
+def _rack(
+    text: str, gpu: GpuFacts, nodes: int, per_node: int, reading: str | None = None
+) -> Rack:
+    return Rack(
+        text=text,
+        gpu=gpu.id,
+        gpu_title=gpu.title,
+        nodes=nodes,
+        gpus_per_node=per_node,
+        reading=reading,
+    )

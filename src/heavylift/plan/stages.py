@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -36,8 +37,8 @@ class Stage:
         return self.index == self.count - 1
 
     def layers_in(self, layers: tuple[int, ...]) -> int:
-        """How many of `layers` lie on this stage."""
-        return sum(1 for layer in layers if self.first_layer <= layer <= self.last_layer)
+        """How many of `layers`, which are in order, lie on this stage."""
+        return bisect_right(layers, self.last_layer) - bisect_left(layers, self.first_layer)
 
     @property
     def share_of_layers(self) -> Fraction:
@@ -57,7 +58,7 @@ def stages(subject: Subject, layout: Layout) -> tuple[Stage, ...]:
     sizes = _sizes(total, layout.pipeline_parallel_size, rule)
     found = []
     first = 0
-    on_host = () if rule is None or subject.gpu.vendor == "host" else rule.on_host
+    on_host = () if rule is None or subject.runs_on_host else rule.on_host
     for index, size in enumerate(sizes):
         found.append(
             Stage(

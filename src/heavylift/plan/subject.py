@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from heavylift.checkpoint.inventory import Inventory
 from heavylift.facts.schema import (
@@ -19,6 +20,9 @@ from heavylift.facts.schema import (
 from heavylift.plan.rules import Scope
 from heavylift.records.plan import Rack, ResolvedDefault
 from heavylift.records.receipt import Receipt
+
+# The "vendor" of a machine without a card: its memory is the host's own.
+HOST_VENDOR: Final = "host"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +88,11 @@ class Subject:
     def inventory(self) -> Inventory | None:
         """The tensors of the variant; None when only its size is known."""
         return self.knowledge.inventories.get(self.variant.id)
+
+    @property
+    def runs_on_host(self) -> bool:
+        """True when the model runs in host memory, on no card."""
+        return self.gpu.vendor == HOST_VENDOR
 
     @cached_property
     def dims(self) -> dict[str, int]:

@@ -6,9 +6,11 @@ from typing import Final
 
 from heavylift.facts.schema import RecipeFacts
 from heavylift.plan.subject import Subject
-from heavylift.records.plan import Layout, Status, Support
+from heavylift.records.plan import Layout, Rack, Status, Support
 
 _POSITIVE: Final = (Status.VERIFIED, Status.REPORTED, Status.UNVERIFIED)
+
+UNPUBLISHED: Final = 2
 
 
 def support(subject: Subject, layout: Layout) -> Support:
@@ -40,12 +42,9 @@ def _ran_this(subject: Subject, found: Support) -> bool:
 
 
 def _published(subject: Subject, layout: Layout) -> Support:
-    on_card = [
-        recipe
-        for recipe in subject.knowledge.book.recipes
-        if recipe.engine == subject.engine.id and subject.gpu.id in recipe.gpu_ids
-    ]
-    exact = [recipe for recipe in on_card if is_layout_of(recipe, subject, layout)]
+    whole = whole_service_recipes(subject)
+    on_card = [recipe for recipe in whole if subject.gpu.id in recipe.gpu_ids]
+    exact = [recipe for recipe in on_card if is_layout_of(recipe, layout, subject.rack)]
     if exact:
         return _weighed(exact)
     rule = subject.scope.first(subject.engine.support)
@@ -69,15 +68,37 @@ def _published(subject: Subject, layout: Layout) -> Support:
     return Support(status=Status.UNKNOWN, source="", as_of="", note="no_recipe")
 
 
-def is_layout_of(recipe: RecipeFacts, subject: Subject, layout: Layout) -> bool:
-    """True when a recipe was published for this layout and number of cards."""
+def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
+    """Recipes of the subject's engine that speak of it: of its variant, and not of one half of a
+    service whose prefill and decode are split."""
+    return [
+        recipe
+        for recipe in subject.knowledge.book.recipes
+        if recipe.engine == subject.engine.id
+        and recipe.phase is None
+        and recipe.variant in (None, subject.variant.id)
+    ]
+
+
+def publication_rank(subject: Subject, layout: Layout) -> int:
+    """0 = this layout was published for this card, 1 = for another one, 2 = for none."""
+    ranks = [
+        0 if subject.gpu.id in recipe.gpu_ids else 1
+        for recipe in whole_service_recipes(subject)
+        if is_layout_of(recipe, layout, None)
+    ]
+    return min(ranks, default=UNPUBLISHED)
+
+
+def is_layout_of(recipe: RecipeFacts, layout: Layout, rack: Rack | None) -> bool:
+    """True when a recipe was published for this layout and, with a rack, its number of cards."""
     return (
         recipe.tensor_parallel_size == layout.tensor_parallel_size
         and recipe.pipeline_parallel_size == layout.pipeline_parallel_size
         and recipe.data_parallel_size == layout.data_parallel_size
         and recipe.expert_parallel_size == layout.expert_parallel_size
         and recipe.decode_context_parallel_size == layout.decode_context_parallel_size
-        and recipe.gpus in (None, subject.rack.gpu_count)
+        and (rack is None or recipe.gpus in (None, rack.gpu_count))
     )
 
 
@@ -112,12 +133,11 @@ def _weighed(recipes: list[RecipeFacts]) -> Support:
 
 def ran_as_published(subject: Subject, layout: Layout) -> RecipeFacts | None:
     """The recipe whose source says this layout ran on these cards, or None."""
-    for recipe in subject.knowledge.book.recipes:
+    for recipe in whole_service_recipes(subject):
         if (
-            recipe.engine == subject.engine.id
-            and subject.gpu.id in recipe.gpu_ids
+            subject.gpu.id in recipe.gpu_ids
             and recipe.status in (Status.VERIFIED, Status.REPORTED)
-            and is_layout_of(recipe, subject, layout)
+            and is_layout_of(recipe, layout, subject.rack)
         ):
             return recipe
     return None

@@ -127,7 +127,7 @@ def _copies(subject: Subject, group: TensorGroup, stage: Stage) -> int:
         return 1 if group.layers is None else len(group.layers)
     if group.layers is None:
         return int(stage.holds(group.role))
-    return sum(1 for layer in group.layers if stage.first_layer <= layer <= stage.last_layer)
+    return stage.layers_in(group.layers)
 
 
 def _on_rank(

@@ -121,6 +121,7 @@ class Rack:
 
     text: str
     gpu: str
+    gpu_title: str
     nodes: int
     gpus_per_node: int
     reading: str | None = None
@@ -134,8 +135,8 @@ class Rack:
     def label(self) -> str:
         """Canonical form: `8xMI355X`, `2x8xH200`."""
         if self.nodes == 1:
-            return f"{self.gpus_per_node}x{self.gpu}"
-        return f"{self.nodes}x{self.gpus_per_node}x{self.gpu}"
+            return f"{self.gpus_per_node}x{self.gpu_title}"
+        return f"{self.nodes}x{self.gpus_per_node}x{self.gpu_title}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -352,7 +353,6 @@ class Plan:
     engine: str
     engine_version: str
     rack: Rack
-    gpu_title: str
     layout: Layout
     context_tokens: int
     output_tokens: int

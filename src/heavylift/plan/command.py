@@ -1,0 +1,48 @@
+"""A request written back as the command that makes it."""
+
+from __future__ import annotations
+
+import shlex
+
+from heavylift.records.plan import PlanRequest
+from heavylift.units import format_tokens
+
+_LAYOUT_FLAGS = {
+    "tensor": "--tp",
+    "pipeline": "--pp",
+    "data": "--dp",
+    "expert": "--ep",
+    "decode_context": "--dcp",
+}
+
+
+def plan_command(request: PlanRequest, command: str = "plan") -> str:
+    """The `heavylift plan …` line that makes this request, quoted for a shell."""
+    words = ["heavylift", command, request.model, "--on", request.rack.label]
+    for flag, value in (
+        ("--engine", request.engine),
+        ("--engine-version", request.engine_version),
+        ("--variant", request.variant),
+        ("--kv-dtype", request.kv_cache_dtype),
+        ("--moe-backend", request.moe_backend),
+    ):
+        if value is not None:
+            words += [flag, value]
+    for flag, number in (
+        ("--context", request.context_tokens),
+        ("--output", request.output_tokens),
+    ):
+        if number is not None:
+            words += [flag, format_tokens(number).replace(",", "")]
+    for flag, plain in (
+        ("--concurrency", request.concurrency),
+        ("--max-batched-tokens", request.max_num_batched_tokens),
+        ("--gpu-memory-utilization", request.gpu_memory_utilization),
+    ):
+        if plain is not None:
+            words += [flag, str(plain)]
+    for name, size in request.layout_constraints.items():
+        words += [_LAYOUT_FLAGS[name], "all" if size == 0 else str(size)]
+    if request.vision is False:
+        words.append("--text-only")
+    return shlex.join(words)

@@ -1,0 +1,55 @@
+"""The same model on several racks, a row each, and the smallest rack of a card that holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from heavylift.plan.planner import Knowledge
+from heavylift.plan.rack import count_rack
+from heavylift.records.plan import Plan, Rack
+
+SCHEMA: Final = 1
+_MOST_NODES: Final = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompareRow:
+    """One rack: its plan, and the card's speeds beside it. Bandwidths in TB/s and GB/s one way."""
+
+    plan: Plan
+    vendor: str
+    memory_bandwidth_tb_per_s: float
+    link_bandwidth_gb_per_s: float | None
+    rack_memory_bytes_total: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """All rows, in the order asked."""
+
+    model: str
+    title: str
+    rows: tuple[CompareRow, ...]
+    schema: int = SCHEMA
+
+
+def row(plan: Plan, knowledge: Knowledge) -> CompareRow:
+    """The row of a plan."""
+    gpu = knowledge.machines[plan.rack.gpu].gpu
+    return CompareRow(
+        plan=plan,
+        vendor=gpu.vendor,
+        memory_bandwidth_tb_per_s=gpu.memory_bandwidth.value,
+        link_bandwidth_gb_per_s=None if gpu.link_bandwidth is None else gpu.link_bandwidth.value,
+        rack_memory_bytes_total=gpu.memory_visible.value * plan.rack.gpu_count,
+    )
+
+
+def rack_sizes(knowledge: Knowledge, gpu: str, *, text: str | None = None) -> tuple[Rack, ...]:
+    """Racks of a card from one GPU upwards, as it is sold: parts of a machine, then whole ones."""
+    machine = knowledge.machines[gpu]
+    per_node = machine.node.gpus_per_node.value
+    counts = [size for size in (1, 2, 4, 8, 16) if size < per_node]
+    counts += [per_node * nodes for nodes in (1, 2, 3, 4, 6, 8, 12, _MOST_NODES)]
+    return tuple(count_rack(machine.gpu, machine.node, count, text=text) for count in counts)
