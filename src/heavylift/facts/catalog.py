@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from heavylift.errors import HeavyliftError
+from heavylift.facts.consistency import (
+    engine_defects,
+    family_defects,
+    model_defects,
+    name_defects,
+    recipe_defects,
+    reference_defects,
+)
 from heavylift.facts.decode import Decoder, Defect
-from heavylift.facts.expressions import ExpressionError, evaluate
 from heavylift.facts.schema import (
+    CheckpointFormat,
     EngineFacts,
     FamilyFacts,
     GpuFacts,
@@ -24,12 +32,16 @@ from heavylift.facts.schema import (
     NodeFacts,
     RecipeBook,
     Source,
-    TensorPattern,
 )
 
 R = TypeVar("R")
 
 DATA: Final = Path(__file__).parent / "data"
+
+_NAMES_IN: Final = {"models": "names", "gpus": "aliases", "engines": "names"}
+"""The key under which a file of each kind lists the other names of its thing."""
+
+_NOT_KNOWN: Final = {"models": "FACT010", "gpus": "FACT011", "engines": "FACT012"}
 
 
 class FactsError(HeavyliftError):
@@ -49,270 +61,211 @@ class FactsError(HeavyliftError):
         )
 
 
-def _key(name: str) -> str:
-    """A name as it is compared: case, spaces, dashes, dots and underscores do not matter."""
-    return "".join(character for character in name.lower() if character.isalnum())
-
-
 class Catalog:
-    """All facts under one folder. `Catalog()` is the one that ships with the package."""
+    """All facts under one folder. `Catalog()` is the one that ships with the package.
+
+    Everything asked for raises `FactsError` when its file has defects and FACT002 when there is no
+    such file.
+    """
 
     def __init__(self, root: Path = DATA) -> None:
         self.root = root
-        self._records: dict[tuple[str, str], Any] = {}
+        self._tables: dict[str, dict[str, Any]] = {}
+        self._records: dict[str, Any] = {}
 
     # --- what is asked for -----------------------------------------------------------------------
 
     def model(self, name: str) -> ModelFacts:
         """The model of that id or name. Raises FACT010 with a suggestion when there is none."""
-        return self._named(self._models, name, "FACT010", "models")
+        return self._named(ModelFacts, "models", name)
 
     def gpu(self, name: str) -> GpuFacts:
         """The card of that id or alias. Raises FACT011 with a suggestion when there is none."""
-        return self._named(self._gpus, name, "FACT011", "gpus")
+        return self._named(GpuFacts, "gpus", name)
 
     def engine(self, name: str) -> EngineFacts:
         """The engine of that id or name. Raises FACT012 with a suggestion when there is none."""
-        return self._named(self._engines, name, "FACT012", "engines")
-
-    def family(self, identifier: str) -> FamilyFacts:
-        """The architecture family of that id."""
-        return self._load("families", identifier, self._decode_family)
+        return self._named(EngineFacts, "engines", name)
 
     def node(self, identifier: str) -> NodeFacts:
         """The node type of that id."""
-        return self._load("nodes", identifier, self._decoder_for(NodeFacts))
+        return self._load(NodeFacts, f"nodes/{identifier}.toml", id=identifier)
+
+    def family(self, identifier: str) -> FamilyFacts:
+        """The architecture family of that id, with the tensor lists of all its file formats."""
+        folder = f"families/{identifier}"
+        stems = sorted(path.stem for path in (self.root / folder).glob("*.toml"))
+        defects: list[Defect] = []
+        formats = _collect(
+            lambda stem: self._load(CheckpointFormat, f"{folder}/{stem}.toml", id=stem),
+            (stem for stem in stems if stem != "architecture"),
+            defects,
+        )
+        whole = _collect(
+            lambda stem: self._load(
+                FamilyFacts, f"{folder}/{stem}.toml", id=identifier, formats=tuple(formats)
+            ),
+            ("architecture",),
+            defects,
+        )
+        if defects:
+            raise FactsError(defects)
+        return whole[0]
+
+    def recipes(self, model: str) -> RecipeBook:
+        """The published recipes of a model id; an empty book when none were published."""
+        if model not in self.ids("recipes"):
+            return RecipeBook(model=model, recipes=())
+        return self._load(RecipeBook, f"recipes/{model}.toml", model=model)
 
     def source(self, identifier: str) -> Source:
         """The source of that id. Raises KeyError when there is none."""
         return self._sources[identifier]
 
-    def recipes(self, model: str) -> RecipeBook:
-        """The published recipes of a model id; an empty book when none were published."""
-        if not (self.root / "recipes" / f"{model}.toml").is_file():
-            return RecipeBook(model=model, recipes=())
-        return self._load("recipes", model, self._decoder_for(RecipeBook, {"model": model}))
-
     def ids(self, kind: str) -> tuple[str, ...]:
         """The ids of a kind of facts (`models`, `gpus`, `engines`, …), in alphabetical order."""
-        folder = self.root / kind
-        stems = (path.stem for path in folder.glob("*.toml"))
         if kind == "families":
-            stems = (path.parent.name for path in folder.glob("*/architecture.toml"))
-        return tuple(sorted(stems))
+            found = [path.parent.name for path in self.root.glob("families/*/architecture.toml")]
+        else:
+            found = [path.stem for path in self.root.glob(f"{kind}/*.toml")]
+        return tuple(sorted(found))
 
     def gpus(self) -> tuple[GpuFacts, ...]:
         """All cards."""
-        return tuple(self._all("gpus", self._decoder_for(GpuFacts)))
+        return tuple(map(self.gpu, self.ids("gpus")))
 
     def engines(self) -> tuple[EngineFacts, ...]:
         """All engines."""
-        return tuple(self._all("engines", self._decoder_for(EngineFacts)))
+        return tuple(map(self.engine, self.ids("engines")))
 
-    def model_for_hf_type(self, model_type: str) -> FamilyFacts | None:
+    def family_for_hf_type(self, model_type: str) -> FamilyFacts | None:
         """The family that claims a `model_type` of a config.json, or None."""
-        for identifier in self.ids("families"):
-            family = self.family(identifier)
-            if model_type in family.hf_model_types:
-                return family
-        return None
+        families = map(self.family, self.ids("families"))
+        return next((family for family in families if model_type in family.hf_model_types), None)
 
     # --- names -----------------------------------------------------------------------------------
 
-    @cached_property
-    def _models(self) -> dict[str, str]:
-        return self._index("models", "names")
+    def _named(self, cls: type[R], kind: str, name: str) -> R:
+        identifier = self._identify(kind, name)
+        return self._load(cls, f"{kind}/{identifier}.toml", id=identifier)
 
-    @cached_property
-    def _gpus(self) -> dict[str, str]:
-        return self._index("gpus", "aliases")
-
-    @cached_property
-    def _engines(self) -> dict[str, str]:
-        return self._index("engines", "names")
-
-    def _index(self, kind: str, field: str) -> dict[str, str]:
-        index: dict[str, str] = {}
-        for identifier in self.ids(kind):
-            table = self._table(f"{kind}/{identifier}.toml")
-            for name in (identifier, table.get("title", identifier), *table.get(field, ())):
-                index[_key(str(name))] = identifier
-        return index
-
-    def _named(self, index: Mapping[str, str], name: str, code: str, kind: str) -> Any:
+    def _identify(self, kind: str, name: str) -> str:
+        """The id that `name` stands for. Ids are looked at first: other names are in the files."""
         wanted = _key(name)
-        if wanted in index:
-            identifier = index[wanted]
-            cls = {"models": ModelFacts, "gpus": GpuFacts, "engines": EngineFacts}[kind]
-            return self._load(kind, identifier, self._decoder_for(cls))
-        close = difflib.get_close_matches(wanted, index, n=1, cutoff=0.6)
+        known = {_key(identifier): identifier for identifier in self.ids(kind)}
+        if wanted not in known:
+            for identifier in self.ids(kind):
+                table = self._table(f"{kind}/{identifier}.toml")
+                for spelling in (table.get("title", identifier), *table.get(_NAMES_IN[kind], ())):
+                    known.setdefault(_key(spelling), identifier)
+        if wanted in known:
+            return known[wanted]
+        close = difflib.get_close_matches(wanted, known, n=1)
         raise HeavyliftError(
-            code,
+            _NOT_KNOWN[kind],
             {
                 "name": name,
-                "suggestion": self._table(f"{kind}/{index[close[0]]}.toml")["title"]
-                if close
-                else "",
+                "suggestion": self._title(kind, known[close[0]]) if close else "",
                 "known": ", ".join(self.ids(kind)),
             },
         )
 
+    def _title(self, kind: str, identifier: str) -> str:
+        return str(self._table(f"{kind}/{identifier}.toml").get("title", identifier))
+
     # --- files -----------------------------------------------------------------------------------
 
     def _table(self, relative: str) -> dict[str, Any]:
-        key = ("table", relative)
-        if key not in self._records:
+        if relative not in self._tables:
             try:
                 text = (self.root / relative).read_text("utf-8")
             except FileNotFoundError as error:
                 raise HeavyliftError("FACT002", {"path": relative}) from error
             try:
-                self._records[key] = tomllib.loads(text)
+                self._tables[relative] = tomllib.loads(text)
             except tomllib.TOMLDecodeError as error:
                 raise FactsError([Defect(relative, "not_toml", str(error))]) from error
-        table: dict[str, Any] = self._records[key]
-        return table
+        return self._tables[relative]
 
     @cached_property
     def _sources(self) -> dict[str, Source]:
-        table = self._table("sources.toml")
         decoder = Decoder("sources.toml", sources=None)
-        decoded = {
-            identifier: decoder.record(Source, entry, identifier, given={"id": identifier})
-            for identifier, entry in table.items()
-        }
+        decoded: dict[str, Source] = {}
+        for identifier, table in self._table("sources.toml").items():
+            source = decoder.record(Source, table, identifier, given={"id": identifier})
+            if source is not None:
+                decoded[identifier] = source
         if decoder.defects:
             raise FactsError(decoder.defects)
-        return {identifier: source for identifier, source in decoded.items() if source is not None}
+        return decoded
 
-    def _load(self, kind: str, identifier: str, decode: Callable[[str, str], R]) -> R:
-        key = (kind, identifier)
-        if key not in self._records:
-            self._records[key] = decode(kind, identifier)
-        record: R = self._records[key]
-        return record
-
-    def _all(self, kind: str, decode: Callable[[str, str], R]) -> list[R]:
-        return [self._load(kind, identifier, decode) for identifier in self.ids(kind)]
-
-    def _decoder_for(
-        self, cls: type[R], given: Mapping[str, Any] | None = None
-    ) -> Callable[[str, str], R]:
-        def decode(kind: str, identifier: str) -> R:
-            relative = f"{kind}/{identifier}.toml"
-            fields = dict(given) if given is not None else {"id": identifier}
-            return self._decode(cls, relative, self._table(relative), fields)
-
-        return decode
-
-    def _decode(
-        self, cls: type[R], relative: str, table: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> R:
-        decoder = Decoder(relative, frozenset(self._sources))
-        record = decoder.record(cls, table, given=given)
-        if decoder.defects or record is None:
-            raise FactsError(decoder.defects)
-        return record
-
-    def _decode_family(self, _kind: str, identifier: str) -> FamilyFacts:
-        folder = self.root / "families" / identifier
-        table = dict(self._table(f"families/{identifier}/architecture.toml"))
-        formats = []
-        for path in sorted(folder.glob("*.toml")):
-            if path.stem != "architecture":
-                entry = self._table(f"families/{identifier}/{path.name}")
-                formats.append({"id": path.stem, **entry})
-        table["formats"] = formats
-        relative = f"families/{identifier}"
-        return self._decode(FamilyFacts, relative, table, {"id": identifier})
+    def _load(self, cls: type[R], relative: str, **given: Any) -> R:
+        """The record in a file, decoded once. `given` are fields that the file does not hold."""
+        if relative not in self._records:
+            decoder = Decoder(relative, frozenset(self._sources))
+            record = decoder.record(cls, self._table(relative), given=given)
+            if record is None or decoder.defects:
+                raise FactsError(decoder.defects)
+            self._records[relative] = record
+        found: R = self._records[relative]
+        return found
 
     # --- everything ------------------------------------------------------------------------------
 
     def check(self) -> tuple[Defect, ...]:
         """Every defect of every file, and of how they refer to one another. Empty = sound."""
         defects: list[Defect] = []
-
-        def attempt(load: Callable[[], R]) -> R | None:
-            try:
-                return load()
-            except FactsError as error:
-                defects.extend(error.defects)
-            except HeavyliftError as error:
-                defects.append(Defect(str(error.params.get("path", "")), "missing_file"))
-            return None
-
-        if attempt(lambda: self._sources) is None:
+        _collect(lambda _: self._sources, ("sources",), defects)
+        if defects:
             return tuple(defects)
-        for kind, cls in (("nodes", NodeFacts), ("gpus", GpuFacts), ("engines", EngineFacts)):
-            for identifier in self.ids(kind):
-                attempt(lambda k=kind, i=identifier, c=cls: self._load(k, i, self._decoder_for(c)))
-        for identifier in self.ids("families"):
-            attempt(lambda i=identifier: self.family(i))
-        for identifier in self.ids("models"):
-            model = attempt(lambda i=identifier: self.model(i))
-            if model is not None:
-                family = attempt(lambda m=model: self.family(m.family))
-                if family is not None:
-                    defects.extend(_model_defects(model, family))
-            attempt(lambda i=identifier: self.recipes(i))
-        defects.extend(self._reference_defects())
+        ids = {kind: self.ids(kind) for kind in ("models", "gpus", "nodes", "families")}
+        gpus = _collect(self.gpu, ids["gpus"], defects)
+        nodes = _collect(self.node, ids["nodes"], defects)
+        engines = _collect(self.engine, self.ids("engines"), defects)
+        families = {each.id: each for each in _collect(self.family, ids["families"], defects)}
+        models = _collect(self.model, ids["models"], defects)
+        books = _collect(self.recipes, self.ids("recipes"), defects)
+
+        for gpu in gpus:
+            defects += reference_defects(f"gpus/{gpu.id}.toml", "node", gpu.node, ids["nodes"])
+        for node in nodes:
+            defects += reference_defects(f"nodes/{node.id}.toml", "gpu", node.gpu, ids["gpus"])
+        for engine in engines:
+            defects += engine_defects(engine)
+        for family in families.values():
+            defects += family_defects(family)
+        for model in models:
+            file = f"models/{model.id}.toml"
+            defects += reference_defects(file, "family", model.family, ids["families"])
+            if model.family in families:
+                defects += model_defects(model, families[model.family])
+        for book in books:
+            file = f"recipes/{book.model}.toml"
+            defects += reference_defects(file, "model", book.model, ids["models"])
+            defects += recipe_defects(book, ids["gpus"])
+        defects += name_defects("gpus", {gpu.id: _names(gpu, gpu.aliases) for gpu in gpus})
+        defects += name_defects("models", {each.id: _names(each, each.names) for each in models})
+        defects += name_defects("engines", {each.id: _names(each, each.names) for each in engines})
         return tuple(defects)
 
-    def _reference_defects(self) -> Iterable[Defect]:
-        nodes, gpus, engines = (set(self.ids(kind)) for kind in ("nodes", "gpus", "engines"))
-        for identifier in sorted(gpus):
-            gpu = self._records.get(("gpus", identifier))
-            if gpu is not None and gpu.node not in nodes:
-                yield Defect(f"gpus/{identifier}.toml: node", "unknown_node", gpu.node)
-        for identifier in sorted(nodes):
-            node = self._records.get(("nodes", identifier))
-            if node is not None and node.gpu not in gpus:
-                yield Defect(f"nodes/{identifier}.toml: gpu", "unknown_gpu", node.gpu)
-        for identifier in self.ids("models"):
-            book = self._records.get(("recipes", identifier))
-            for recipe in book.recipes if book is not None else ():
-                where = f"recipes/{identifier}.toml: {recipe.id}"
-                if recipe.engine not in engines:
-                    yield Defect(where, "unknown_engine", recipe.engine)
-                for gpu_id in recipe.gpu_ids:
-                    if gpu_id not in gpus:
-                        yield Defect(where, "unknown_gpu", gpu_id)
+
+def _collect(
+    load: Callable[[str], R], identifiers: Iterable[str], defects: list[Defect]
+) -> list[R]:
+    """The records that load; the defects of the others go to `defects`."""
+    loaded = []
+    for identifier in identifiers:
+        try:
+            loaded.append(load(identifier))
+        except FactsError as error:
+            defects.extend(error.defects)
+    return loaded
 
 
-def _model_defects(model: ModelFacts, family: FamilyFacts) -> Iterable[Defect]:
-    file = f"models/{model.id}.toml"
-    missing = [name for name in family.dims if name not in model.dims]
-    for name in missing:
-        yield Defect(f"{file}: dims.{name}", "missing")
-    for name in family.layer_sets:
-        if name not in model.layers:
-            yield Defect(f"{file}: layers.{name}", "missing")
-    if missing:
-        return
-    count = model.dim("layers")
-    for name, layers in model.layers.items():
-        if any(not 0 <= layer < count for layer in layers.value):
-            yield Defect(f"{file}: layers.{name}", "layer_out_of_range", str(count))
-    formats = {entry.id for entry in family.formats}
-    for variant in model.variants:
-        if variant.format not in formats:
-            yield Defect(f"{file}: variants.{variant.id}.format", "unknown_format", variant.format)
-    for entry in family.formats:
-        for pattern in entry.tensors:
-            problem = _pattern_problem(pattern, model)
-            if problem:
-                where = f"families/{family.id}/{entry.id}.toml: {pattern.name}"
-                yield Defect(where, "expression", f"{model.id}: {problem}")
+def _names(thing: ModelFacts | GpuFacts | EngineFacts, others: Iterable[str]) -> set[str]:
+    return {_key(name) for name in (thing.id, thing.title, *others)}
 
 
-def _pattern_problem(pattern: TensorPattern, model: ModelFacts) -> str:
-    try:
-        for size in pattern.shape:
-            evaluate(size, model.dim_values)
-        if pattern.experts is not None:
-            evaluate(pattern.experts, model.dim_values)
-    except ExpressionError as error:
-        return str(error)
-    if pattern.layers is not None and pattern.layers not in model.layers:
-        return pattern.layers
-    return ""
+def _key(name: str) -> str:
+    """A name as it is compared: case, spaces, dashes, dots and underscores do not matter."""
+    return "".join(character for character in name.lower() if character.isalnum())

@@ -10,20 +10,35 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from heavylift.errors import Scalar
-from heavylift.facts.schema import Fact, FactKind, Provenance, Rule
+from heavylift.facts.schema import Fact, FactKind, Rule
 
 R = TypeVar("R")
 
+Inherited: TypeAlias = Mapping[str, Any]
+"""The provenance that the tables around a value hand down to it."""
+
+_Reader: TypeAlias = "Callable[[Decoder, tuple[Any, ...], Any, str, Inherited], Any]"
+
 _PROVENANCE: Final = ("kind", "source", "as_of")
+_FACT_PARTS: Final[Mapping[str, Any]] = {
+    "unit": str,
+    "kind": FactKind,
+    "source": str,
+    "as_of": date,
+    "note": str,
+}
+"""What every fact has beside its value. `note` is optional and never inherited: a section's note
+says nothing of each line in it."""
+
 _DROP: Final = object()
+"""Stands for a value that was defective: the record that needs it is not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +59,16 @@ class Decoder:
         self.sources = sources
         self.defects: list[Defect] = []
 
-    def defect(self, path: str, problem: str, detail: Scalar = "") -> None:
+    def defect(self, path: str, problem: str, detail: str = "") -> None:
         """Note a defect at `path` inside this file."""
-        self.defects.append(Defect(f"{self.file}: {path}", problem, str(detail)))
+        self.defects.append(Defect(f"{self.file}: {path}", problem, detail))
 
     def record(
         self,
         cls: type[R],
         table: Mapping[str, Any],
         path: str = "",
-        inherited: Mapping[str, Any] | None = None,
+        inherited: Inherited | None = None,
         *,
         given: Mapping[str, Any] | None = None,
     ) -> R | None:
@@ -62,158 +77,162 @@ class Decoder:
         `given` supplies fields that come from elsewhere than the table. Unknown keys are defects:
         a misspelt key must not pass for an absent one.
         """
-        inherited = {**(inherited or {}), **table.get("provenance", {})}
-        values: dict[str, Any] = dict(given or {})
-        hints = _hints(cls)
-        known = set(hints) | {"provenance"}
+        inherited = self._handed_down(table, path, inherited or {})
+        plain: type = cls  # mypy does not take `type[R]` for hashable
+        fields = _fields(plain)
         for key in table:
-            if key not in known:
+            if key not in fields and key != "provenance":
                 self.defect(_join(path, key), "unknown_key")
-        broken = False
-        for name, hint in hints.items():
+        # A rule is one statement: where it says nothing, the provenance around it is its own.
+        stated = {**inherited, **table} if issubclass(cls, Rule) else table
+        values: dict[str, Any] = dict(given or {})
+        for name, (hint, fallback) in fields.items():
             if name in values:
                 continue
-            where = _join(path, name)
-            if name in table:
-                value = self._value(hint, table[name], where, inherited)
-            elif issubclass(cls, Rule) and name in (*_PROVENANCE,) and name in inherited:
-                value = self._value(hint, inherited[name], where, inherited)
-            elif name in _optional_fields(cls):
-                continue
+            if name in stated:
+                values[name] = self._value(hint, stated[name], _join(path, name), inherited)
+            elif fallback is _DROP:
+                self.defect(_join(path, name), "missing")
+                values[name] = _DROP
             else:
-                self.defect(where, "missing")
-                value = _DROP
-            if value is _DROP:
-                broken = True
-            else:
-                values[name] = value
-        if issubclass(cls, Rule) and "source" in values:
+                values[name] = fallback()
+        if any(value is _DROP for value in values.values()):
+            return None
+        if issubclass(cls, Rule):
             self._check_source(values["source"], _join(path, "source"))
-        return None if broken else cls(**values)
+        return cls(**values)
+
+    def _handed_down(self, table: Mapping[str, Any], path: str, inherited: Inherited) -> Inherited:
+        """What `table` hands down: its own `provenance` over the one around it."""
+        if "provenance" not in table:
+            return inherited
+        own = table["provenance"]
+        where = _join(path, "provenance")
+        if not isinstance(own, dict):
+            self._wrong(where, "table", own)
+            return inherited
+        for key in own:
+            if key not in _PROVENANCE:
+                self.defect(_join(where, key), "unknown_key")
+        return {**inherited, **{key: own[key] for key in _PROVENANCE if key in own}}
 
     def _check_source(self, source: str, path: str) -> None:
         if self.sources is not None and source not in self.sources:
             self.defect(path, "unknown_source", source)
 
-    def _value(self, hint: Any, value: Any, path: str, inherited: Mapping[str, Any]) -> Any:
-        origin = typing.get_origin(hint)
-        if origin in (typing.Union, types.UnionType):
-            return self._union(hint, value, path, inherited)
-        if origin is Fact:
-            return self._fact(typing.get_args(hint)[0], value, path, inherited)
-        if origin is tuple:
-            return self._list(typing.get_args(hint)[0], value, path, inherited)
-        if origin is dict:
-            return self._dict(typing.get_args(hint)[1], value, path, inherited)
-        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            if not isinstance(value, dict):
-                return self._wrong(path, "table", value)
-            record = self.record(hint, value, path, inherited)
-            return _DROP if record is None else record
-        if isinstance(hint, type) and issubclass(hint, StrEnum):
-            if value in [member.value for member in hint]:
-                return hint(value)
-            self.defect(path, "not_one_of", ", ".join(hint))
-            return _DROP
+    def _value(self, hint: Any, value: Any, path: str, inherited: Inherited) -> Any:
+        read = self._GENERIC.get(typing.get_origin(hint))
+        if read is not None:
+            return read(self, typing.get_args(hint), value, path, inherited)
+        if dataclasses.is_dataclass(hint):
+            return self._nested(hint, value, path, inherited)
+        if issubclass(hint, StrEnum):
+            return self._choice(hint, value, path)
         return self._scalar(hint, value, path)
-
-    def _scalar(self, hint: Any, value: Any, path: str) -> Any:
-        if hint is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        # bool is an int to isinstance, but "true layers" is a mistake.
-        if isinstance(value, bool) is (hint is bool) and isinstance(value, hint):
-            return value
-        return self._wrong(path, hint.__name__, value)
 
     def _wrong(self, path: str, wanted: str, value: Any) -> Any:
         self.defect(path, "wrong_type", f"{wanted}: {value!r:.60}")
         return _DROP
 
-    def _union(self, hint: Any, value: Any, path: str, inherited: Mapping[str, Any]) -> Any:
-        options = [option for option in typing.get_args(hint) if option is not types.NoneType]
+    # --- one reader per shape of type hint -------------------------------------------------------
+
+    def _scalar(self, cls: type, value: Any, path: str) -> Any:
+        # Exact types: `true` is an int to isinstance, but "true layers" is a mistake.
+        if type(value) is cls:
+            return value
+        if cls is float and type(value) is int:
+            return float(value)
+        return self._wrong(path, cls.__name__, value)
+
+    def _choice(self, cls: type[StrEnum], value: Any, path: str) -> Any:
+        if value in [member.value for member in cls]:
+            return cls(value)
+        self.defect(path, "not_one_of", ", ".join(cls))
+        return _DROP
+
+    def _nested(self, cls: Any, value: Any, path: str, inherited: Inherited) -> Any:
+        if not isinstance(value, dict):
+            return self._wrong(path, "table", value)
+        record = self.record(cls, value, path, inherited)
+        return _DROP if record is None else record
+
+    def _union(self, hints: tuple[Any, ...], value: Any, path: str, inherited: Inherited) -> Any:
+        options = [hint for hint in hints if hint is not type(None)]
         if len(options) == 1:
             return self._value(options[0], value, path, inherited)
-        for option in options:
-            if isinstance(option, type) and isinstance(value, option):
-                if isinstance(value, bool) and option is not bool:
-                    continue
-                return value
+        if type(value) in options:
+            return value
         return self._wrong(path, " or ".join(option.__name__ for option in options), value)
 
-    def _list(self, item: Any, value: Any, path: str, inherited: Mapping[str, Any]) -> Any:
+    def _list(self, hints: tuple[Any, ...], value: Any, path: str, inherited: Inherited) -> Any:
         if not isinstance(value, list):
             return self._wrong(path, "list", value)
         decoded = [
-            self._value(item, entry, f"{path}[{index}]", inherited)
+            self._value(hints[0], entry, f"{path}[{index}]", inherited)
             for index, entry in enumerate(value)
         ]
         return _DROP if any(entry is _DROP for entry in decoded) else tuple(decoded)
 
-    def _dict(self, item: Any, value: Any, path: str, inherited: Mapping[str, Any]) -> Any:
+    def _dict(self, hints: tuple[Any, ...], value: Any, path: str, inherited: Inherited) -> Any:
         if not isinstance(value, dict):
             return self._wrong(path, "table", value)
-        inherited = {**inherited, **value.get("provenance", {})}
+        inherited = self._handed_down(value, path, inherited)
         decoded = {
-            key: self._value(item, entry, _join(path, key), inherited)
+            key: self._value(hints[1], entry, _join(path, key), inherited)
             for key, entry in value.items()
             if key != "provenance"
         }
         return _DROP if any(entry is _DROP for entry in decoded.values()) else decoded
 
-    def _fact(self, inner: Any, value: Any, path: str, inherited: Mapping[str, Any]) -> Any:
+    def _fact(self, hints: tuple[Any, ...], value: Any, path: str, inherited: Inherited) -> Any:
         if not isinstance(value, dict):
             return self._wrong(path, "fact table {value, unit, …}", value)
         merged = {**inherited, **value}
-        missing = [key for key in ("value", "unit", *_PROVENANCE) if key not in merged]
-        for key in missing:
-            self.defect(_join(path, key), "missing")
+        hint_by_part = {"value": hints[0], **_FACT_PARTS}
         for key in value:
-            if key not in ("value", "unit", "note", *_PROVENANCE):
+            if key not in hint_by_part:
                 self.defect(_join(path, key), "unknown_key")
-        if missing:
+        parts: dict[str, Any] = {}
+        for key, hint in hint_by_part.items():
+            if key in merged:
+                parts[key] = self._value(hint, merged[key], _join(path, key), inherited)
+            elif key != "note":
+                self.defect(_join(path, key), "missing")
+                parts[key] = _DROP
+        if any(part is _DROP for part in parts.values()):
             return _DROP
-        number = self._value(inner, merged["value"], _join(path, "value"), inherited)
-        kind = self._value(FactKind, merged["kind"], _join(path, "kind"), inherited)
-        as_of = self._scalar(date, merged["as_of"], _join(path, "as_of"))
-        self._check_source(merged["source"], _join(path, "source"))
-        if _DROP in (kind, as_of) or number is _DROP:
-            return _DROP
-        return Fact(
-            value=number,
-            unit=merged["unit"],
-            kind=kind,
-            source=merged["source"],
-            as_of=as_of,
-            # A note belongs to its own value; a section's note says nothing of each line in it.
-            note=value.get("note"),
-        )
+        self._check_source(parts["source"], _join(path, "source"))
+        return Fact(**parts)
+
+    _GENERIC: ClassVar[Mapping[Any, _Reader]] = {
+        typing.Union: _union,
+        types.UnionType: _union,
+        tuple: _list,
+        dict: _dict,
+        Fact: _fact,
+    }
+    """Readers of parameterised types, by their origin; each is given the parameters."""
 
 
-def provenance(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The provenance a table hands down, for records decoded piece by piece."""
-    inherited: Mapping[str, Any] = table.get("provenance", {})
-    return inherited
+@cache
+def _fields(cls: type) -> dict[str, tuple[Any, Any]]:
+    """Name to type hint and maker of the value of an absent field; `_DROP` = it must be there."""
+    hints = typing.get_type_hints(cls)
+    return {
+        entry.name: (hints[entry.name], _fallback(entry, hints[entry.name]))
+        for entry in dataclasses.fields(cls)
+    }
+
+
+def _fallback(entry: dataclasses.Field[Any], hint: Any) -> Any:
+    if entry.default_factory is not dataclasses.MISSING:
+        return entry.default_factory
+    if entry.default is not dataclasses.MISSING:
+        return lambda: entry.default
+    if types.NoneType in typing.get_args(hint):
+        return lambda: None
+    return _DROP
 
 
 def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
-
-
-@cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
-@cache
-def _optional_fields(cls: type) -> frozenset[str]:
-    return frozenset(
-        entry.name
-        for entry in dataclasses.fields(cls)
-        if entry.default is not dataclasses.MISSING
-        or entry.default_factory is not dataclasses.MISSING
-    ) | frozenset(
-        name for name, hint in _hints(cls).items() if types.NoneType in typing.get_args(hint)
-    )
-
-
-__all__ = ["Decoder", "Defect", "Provenance", "provenance"]

@@ -8,12 +8,21 @@ division and `ceil(a/b)`; nothing else is accepted.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import math
+import operator
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
 _MAX_LENGTH: Final = 200
+
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 
 
 class ExpressionError(ValueError):
@@ -26,7 +35,7 @@ def _parse(text: str) -> ast.expr:
         raise ExpressionError(text)
     try:
         return ast.parse(text, mode="eval").body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError) as error:  # ValueError: a null character, a lone surrogate
         raise ExpressionError(text) from error
 
 
@@ -34,43 +43,39 @@ def _value(node: ast.expr, dims: Mapping[str, int], text: str) -> Fraction:
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return Fraction(number)
-        case ast.Name(id=name):
-            if name not in dims:
-                raise ExpressionError(f"{text}: {name}")
+        case ast.Name(id=name) if name in dims:
             return Fraction(dims[name])
-        case ast.BinOp(left=left, op=operator, right=right):
-            a, b = _value(left, dims, text), _value(right, dims, text)
-            match operator:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
-                case ast.Mult():
-                    return a * b
-                case ast.Div() if b != 0:
-                    return a / b
+        case ast.Name(id=name):
+            raise ExpressionError(f"{text}: {name}")
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left, dims, text), _value(right, dims, text))
         case ast.Call(func=ast.Name(id="ceil"), args=[argument], keywords=[]):
-            inner = _value(argument, dims, text)
-            return Fraction(-(-inner.numerator // inner.denominator))
+            return Fraction(math.ceil(_value(argument, dims, text)))
     raise ExpressionError(text)
 
 
 def evaluate(expression: str | int, dims: Mapping[str, int]) -> int:
     """The whole number `expression` stands for, with names taken from `dims`.
 
-    Raises `ExpressionError` for an unknown name, any other syntax, or a result that is not a whole
-    number.
+    Raises `ExpressionError` for an unknown name, any other syntax, a division by zero, or a result
+    that is not a whole number.
     """
     if isinstance(expression, int):
         return expression
-    result = _value(_parse(expression), dims, expression)
+    try:
+        result = _value(_parse(expression), dims, expression)
+    except ZeroDivisionError as error:
+        raise ExpressionError(expression) from error
     if result.denominator != 1:
         raise ExpressionError(expression)
     return result.numerator
 
 
 def names(expression: str | int) -> frozenset[str]:
-    """The dimension names used in `expression`."""
+    """The dimension names used in `expression`.
+
+    Raises `ExpressionError` when it cannot be read as an expression.
+    """
     if isinstance(expression, int):
         return frozenset()
     found = {node.id for node in ast.walk(_parse(expression)) if isinstance(node, ast.Name)}

@@ -28,18 +28,10 @@ class FactKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Provenance:
-    """Where a fact is from: kind, source id (a key of `sources.toml`), the day it held."""
-
-    kind: FactKind
-    source: str
-    as_of: date
-    note: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Fact(Generic[T]):
-    """One value with its unit and provenance."""
+    """One value with its unit and provenance: what it rests on, the source id (a key of
+    `sources.toml`) and the day it held.
+    """
 
     value: T
     unit: str
@@ -148,7 +140,12 @@ class CheckpointFormat:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FamilyFacts:
-    """An architecture: which dimensions a model of it must state, and what follows from them."""
+    """An architecture: which dimensions a model of it must state, and what follows from them.
+
+    `config_dims` names the field of a config.json that states each dimension (and `max_context`),
+    dotted from the root. `dim_defaults` are expressions over the other dimensions, for those a
+    config may leave out: `head_dim = "hidden_size/heads"`.
+    """
 
     id: str
     title: str
@@ -160,6 +157,7 @@ class FamilyFacts:
     states: tuple[StatePattern, ...]
     formats: tuple[CheckpointFormat, ...]
     config_dims: dict[str, str] = field(default_factory=dict)
+    dim_defaults: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -462,17 +460,26 @@ class EngineFacts:
 class RecipeFacts(Rule):
     """A recipe somebody published, with what its source says of it.
 
-    `gpu_ids` empty = any card. `settings` are the values a plan takes (gpu_memory_utilization,
-    max_num_seqs, …); `arguments` and `environment` are the engine's own words. `status` as the
-    source says: verified, reported, unverified, unsupported, broken.
+    `gpu_ids` are the cards of the catalogue it is for, `other_hardware` the ones outside it; both
+    empty = any card (`for_any_gpu`). `variant` None = whatever variant the engine is given. `phase`
+    None = the whole service; `prefill` and `decode` are one half of a split one and say nothing
+    of a whole one. No `tensor_parallel_size` = no layout is stated.
+
+    `settings` are the values a plan takes (gpu_memory_utilization, max_num_seqs, …), each under
+    the name the engine's flag stands for; `arguments` (one flag with its value each) and
+    `environment` are the engine's own words. `status` as the source says: verified, reported,
+    unverified, unsupported, broken. `reported_kv_tokens`: what the run's log or guide printed.
     """
 
     id: str
     engine: str
     status: str
     gpu_ids: tuple[str, ...] = ()
+    other_hardware: tuple[str, ...] = ()
     gpus: int | None = None
     nodes: int | None = None
+    variant: str | None = None
+    phase: str | None = None
     tensor_parallel_size: int | None = None
     pipeline_parallel_size: int = 1
     data_parallel_size: int = 1
@@ -483,7 +490,13 @@ class RecipeFacts(Rule):
     settings: dict[str, int | float | str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    reported_kv_tokens: int | None = None
     reason: str = ""
+
+    @property
+    def for_any_gpu(self) -> bool:
+        """True when the recipe names no hardware at all."""
+        return not self.gpu_ids and not self.other_hardware
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
