@@ -1,0 +1,193 @@
+"""A checkpoint with true names, dtypes, shapes and offsets, and holes in place of weights.
+
+It is written from the facts of a model and takes the disk its headers take (Kimi K3: 1.56 TB in
+130 MB), so that readers and planners can be tried on the whole thing anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from heavylift.checkpoint.safetensors import DTYPE_BITS, LENGTH_BYTES, byte_length
+from heavylift.errors import HeavyliftError
+from heavylift.facts.expressions import evaluate
+from heavylift.facts.schema import CheckpointFormat, FamilyFacts, ModelFacts, TensorPattern
+
+_ALIGNMENT_BYTES: Final = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SparseTensor:
+    """A tensor to be written: its bytes are a hole."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the tensor. Raises ValueError when its bits do not fill whole bytes."""
+        length = byte_length(self.dtype, self.shape)
+        if length is None:
+            raise ValueError(self.name)
+        return length
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SparseCheckpoint:
+    """What was written: `file_bytes` is the apparent size, `disk_bytes` what the disk gave."""
+
+    folder: Path
+    files: int
+    tensors: int
+    tensor_bytes: int
+    file_bytes: int
+    disk_bytes: int
+
+
+def write_checkpoint(
+    model: ModelFacts, family: FamilyFacts, format_id: str, folder: Path
+) -> SparseCheckpoint:
+    """Write `model` in a format of its family into `folder`, which must be new or empty.
+
+    Raises CKPT007 when the folder holds something, KeyError for a format the family does not have.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise HeavyliftError("CKPT007", {"path": str(folder)})
+    folder.mkdir(parents=True, exist_ok=True)
+    form = {entry.id: entry for entry in family.formats}[format_id]
+    shards = _shards(model, form)
+    paths = [
+        folder / f"model-{number:05d}-of-{len(shards):06d}.safetensors"
+        for number in range(1, len(shards) + 1)
+    ]
+    for path, tensors in zip(paths, shards, strict=True):
+        write_file(path, tensors)
+    tensor_bytes = sum(each.bytes for shard in shards for each in shard)
+    _write_json(
+        folder / "model.safetensors.index.json",
+        {
+            "metadata": {"total_size": tensor_bytes},
+            "weight_map": {
+                each.name: path.name
+                for path, shard in zip(paths, shards, strict=True)
+                for each in shard
+            },
+        },
+    )
+    _write_json(folder / "config.json", config(model, family))
+    sizes = [path.stat() for path in folder.iterdir()]
+    return SparseCheckpoint(
+        folder=folder,
+        files=len(paths),
+        tensors=sum(len(shard) for shard in shards),
+        tensor_bytes=tensor_bytes,
+        file_bytes=sum(size.st_size for size in sizes),
+        # st_blocks counts units of 512 bytes on every system, whatever the file system's block.
+        disk_bytes=sum(size.st_blocks * 512 for size in sizes),
+    )
+
+
+def tensors(
+    model: ModelFacts, patterns: Iterable[TensorPattern]
+) -> Iterator[tuple[str, SparseTensor]]:
+    """Every tensor of `patterns`, each with the shard it goes into.
+
+    A shard is named by its layer (`000012`), or by the first word of the name for what belongs to
+    no layer, and vision: that is how the published checkpoint of Kimi K3 is cut.
+    """
+    dims = model.dim_values
+    for pattern in patterns:
+        if pattern.unless is not None and dims[pattern.unless] == 1:
+            continue
+        shape = tuple(evaluate(size, dims) for size in pattern.shape)
+        experts = 1 if pattern.experts is None else evaluate(pattern.experts, dims)
+        for layer in (0,) if pattern.layers is None else model.layer_set(pattern.layers):
+            own_shard = pattern.layers is not None and pattern.shard != "vision"
+            # Digits sort before letters: the layers come first, as in the published index.
+            shard = f"{layer:06d}" if own_shard else pattern.name.partition(".")[0]
+            name = pattern.name.replace("{l}", str(layer))
+            for expert in range(experts):
+                yield (
+                    shard,
+                    SparseTensor(
+                        name=name.replace("{e}", str(expert)), dtype=pattern.dtype, shape=shape
+                    ),
+                )
+
+
+def _shards(model: ModelFacts, form: CheckpointFormat) -> list[list[SparseTensor]]:
+    shards: dict[str, list[SparseTensor]] = {}
+    for shard, tensor in tensors(model, form.tensors):
+        shards.setdefault(shard, []).append(tensor)
+    return [shards[key] for key in sorted(shards)]
+
+
+def encode_header(tensors: Iterable[SparseTensor]) -> tuple[bytes, int]:
+    """The first bytes of a file up to its data, and how many bytes of data follow.
+
+    Order and padding are those of the safetensors library: widest dtype first, then by name, and
+    the header filled with spaces to a multiple of 8.
+    """
+    position = 0
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    for tensor in sorted(tensors, key=lambda each: (-DTYPE_BITS[each.dtype], each.name)):
+        end = position + tensor.bytes
+        header[tensor.name] = {
+            "dtype": tensor.dtype,
+            "shape": tensor.shape,
+            "data_offsets": (position, end),
+        }
+        position = end
+    text = msgspec.json.encode(header)
+    text += b" " * (-len(text) % _ALIGNMENT_BYTES)
+    return len(text).to_bytes(LENGTH_BYTES, "little") + text, position
+
+
+def write_file(path: Path, tensors: Iterable[SparseTensor]) -> None:
+    """One safetensors file whose data is a hole."""
+    start, data_bytes = encode_header(tensors)
+    with path.open("wb") as file:
+        file.write(start)
+        file.truncate(len(start) + data_bytes)
+
+
+def config(model: ModelFacts, family: FamilyFacts) -> dict[str, Any]:
+    """The config.json a planner needs: the type and every dimension where the family reads it.
+
+    A number in a dotted path is a place in a list (`merge_kernel_size.0`).
+    """
+    values = {**model.dim_values, "max_context": model.max_context.value}
+    tree: dict[str, Any] = {"model_type": family.hf_model_types[0]}
+    for dim, path in family.config_dims.items():
+        if dim in values:
+            _put(tree, path.split("."), values[dim])
+    listed: dict[str, Any] = _with_lists(tree)
+    return listed
+
+
+def _put(tree: dict[str, Any], path: list[str], value: int) -> None:
+    *folders, leaf = path
+    for key in folders:
+        tree = tree.setdefault(key, {})
+    tree[leaf] = value
+
+
+def _with_lists(tree: Mapping[str, Any]) -> Any:
+    """`tree` with lists where the keys are 0, 1, 2, …"""
+    values = {
+        key: _with_lists(value) if isinstance(value, dict) else value
+        for key, value in tree.items()
+    }
+    places = [str(place) for place in range(len(values))]
+    return [values[place] for place in places] if sorted(values) == places else values
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
