@@ -97,6 +97,18 @@ SAFETENSORS_TYPES: Final = {
     "U64": BlockType(1, 8),
 }
 
+# Names that both formats use mean the same there.
+_ALL: Final = {**SAFETENSORS_TYPES, **GGUF_TYPES}
+
+
+def bytes_of(dtype: str, shape: Sequence[int]) -> int:
+    """Bytes of a tensor of either format, stored without gaps.
+
+    Raises `KeyError` for an unknown type and `ValueError` for elements that do not fill whole
+    blocks.
+    """
+    return _ALL[dtype].size(math.prod(shape))
+
 
 def gguf_tensor_bytes(dtype: str, dims: Sequence[int]) -> int:
     """Bytes of a GGUF tensor of type `dtype`; `dims[0]` is the row, which blocks run along.
