@@ -7,11 +7,11 @@ by one rename. One without its mark is built again.
 from __future__ import annotations
 
 import contextlib
-import os
+import fcntl
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -98,25 +98,13 @@ def install_embedded(*, wheels: Path | None = None, on_step: OnStep | None = Non
         return target
     if wheels is not None:
         _check_wheels(wheels)
-    step = on_step or (lambda _name: None)
-    building = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        _make_room(building)
-        step("venv")
-        _make_venv(building)
-        step("packages")
-        _pip_install(building, wheels)
-        step("check")
-        _check_import(building)
-        marker = Marker(embedded.ENGINE, embedded.ENGINE_VERSION, _requirements())
-        (building / _MARKER).write_bytes(msgspec.json.encode(marker))
-        _move(building, target)
+        with _lock(target):
+            # Another process may have finished it while this one waited.
+            if not is_installed():
+                _build(target, wheels, on_step or (lambda _name: None))
     except OSError as error:
-        raise HeavyliftError(
-            "ENV023", {"path": str(target), "reason": error.strerror or type(error).__name__}
-        ) from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+        raise _unwritable(target, error.strerror or type(error).__name__) from error
     return target
 
 
@@ -192,14 +180,41 @@ def _wheel_in(wheels: Path, package: Package) -> bool:
     return any(wheels.glob(f"{package.wheel_prefix}*.whl"))
 
 
-def _make_room(building: Path) -> None:
-    building.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(building, ignore_errors=True)
+@contextlib.contextmanager
+def _lock(target: Path) -> Iterator[None]:
+    """One builder at a time; the kernel drops the lock of a builder that dies."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(f".{target.name}.lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(target: Path, wheels: Path | None, step: OnStep) -> None:
+    building = target.with_name(f".{target.name}.part")
+    try:
+        shutil.rmtree(building, ignore_errors=True)
+        _check_room(building.parent)
+        step("venv")
+        _make_venv(building)
+        step("packages")
+        _pip_install(building, wheels)
+        step("check")
+        _check_import(building)
+        marker = Marker(embedded.ENGINE, embedded.ENGINE_VERSION, _requirements())
+        (building / _MARKER).write_bytes(msgspec.json.encode(marker))
+        # What stands there now is unfinished or of other pins.
+        shutil.rmtree(target, ignore_errors=True)
+        building.rename(target)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _check_room(folder: Path) -> None:
     need = _PIP_BYTES + 2 * sum(package.installed_bytes for package in embedded.PACKAGES)
-    free = shutil.disk_usage(building.parent).free
+    free = shutil.disk_usage(folder).free
     if free < need:
         raise HeavyliftError(
-            "ENV024", {"path": str(building.parent), "need_bytes": need, "free_bytes": free}
+            "ENV024", {"path": str(folder), "need_bytes": need, "free_bytes": free}
         )
 
 
@@ -246,24 +261,13 @@ def _check_import(building: Path) -> None:
         raise HeavyliftError("ENV029", {"engine": embedded.ENGINE, "reason": _last_line(result)})
 
 
-def _move(building: Path, target: Path) -> None:
-    if not is_installed():
-        shutil.rmtree(target, ignore_errors=True)
-    try:
-        building.rename(target)
-    except OSError:
-        # Somebody else finished the same environment in the meantime: theirs is as good.
-        if not is_installed():
-            raise
-
-
 def _raise_if_disk_full(result: subprocess.CompletedProcess[str], building: Path) -> None:
     if _DISK_SIGN in result.stderr:
-        with contextlib.suppress(OSError):
-            free = shutil.disk_usage(building.parent).free
-            raise HeavyliftError(
-                "ENV024", {"path": str(building.parent), "need_bytes": None, "free_bytes": free}
-            )
+        raise _unwritable(building, _DISK_SIGN)
+
+
+def _unwritable(path: Path, reason: str) -> HeavyliftError:
+    return HeavyliftError("ENV023", {"path": str(path), "reason": reason})
 
 
 def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
