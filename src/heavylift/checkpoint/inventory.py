@@ -116,17 +116,17 @@ class Inventory:
 
 
 def family_format(family: FamilyFacts, identifier: str) -> CheckpointFormat:
-    """The family's tensor list in a file format. Raises CKPT001 when it has none."""
+    """The family's tensor list in a file format. Raises FACT014 when it has none."""
     for entry in family.formats:
         if entry.id == identifier:
             return entry
-    raise HeavyliftError("CKPT001", {"family": family.id, "format": identifier})
+    raise HeavyliftError("FACT014", {"family": family.id, "format": identifier})
 
 
 def from_facts(model: ModelFacts, family: FamilyFacts, variant: VariantFacts) -> Inventory:
     """The inventory rebuilt from the family's patterns and the model's dimensions.
 
-    Raises CKPT001 when the family has no tensor list for the variant's format, and
+    Raises FACT014 when the family has no tensor list for the variant's format, and
     `ExpressionError` when the facts do not fit together (`Catalog.check` finds that before).
     """
     patterns = family_format(family, variant.format).tensors

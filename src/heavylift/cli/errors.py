@@ -44,12 +44,22 @@ def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
 
 def show(error: HeavyliftError) -> None:
     """Write an error: code and sentence, every defect where there are several, then the hint."""
-    click.echo(f"error[{error.code}]: {text(f'error.{error.code}', **error.params)}", err=True)
+    click.echo(f"error[{error.code}]: {_sentence(error)}", err=True)
     for defect in getattr(error, "defects", ())[:20]:
         problem = text(f"defect.{defect.problem}", detail=defect.detail)
         click.echo(f"  {defect.path}: {problem}", err=True)
     if error.hint_command:
         click.echo(f"\n{text('hint')}: {error.hint_command}", err=True)
+
+
+def _sentence(error: HeavyliftError) -> str:
+    """The error's text; for an unknown name also the near one, or all of them."""
+    sentence = text(f"error.{error.code}", **error.params)
+    if error.params.get("suggestion"):
+        return f"{sentence}; {text('error.suggestion', suggestion=error.params['suggestion'])}"
+    if error.params.get("known"):
+        return f"{sentence}; {text('error.known', known=error.params['known'])}"
+    return sentence
 
 
 def _debug(arguments: list[str]) -> bool:

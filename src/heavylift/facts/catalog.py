@@ -122,6 +122,10 @@ class Catalog:
         """The source of that id. Raises KeyError when there is none."""
         return self._sources[identifier]
 
+    def source_or_none(self, identifier: str) -> Source | None:
+        """The source of that id; None for what is not a source (a receipt, a recipe's id)."""
+        return self._sources.get(identifier)
+
     def ids(self, kind: str) -> tuple[str, ...]:
         """The ids of a kind of facts (`models`, `gpus`, `engines`, …), in alphabetical order."""
         if kind == "families":

@@ -1,0 +1,41 @@
+"""`heavylift compare`: the same model on several racks, a row each, and the answer in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from heavylift.cli.output import json_option, sink
+from heavylift.cli.request import Wish, plan_options
+from heavylift.cli.text import text
+from heavylift.errors import Exit
+from heavylift.planning import Planning
+
+
+@click.command(help=text("help.compare"))
+@click.argument("model")
+@click.option("--on", "racks", multiple=True, metavar="RACK", help=text("option.on_several"))
+@click.option("--all", "every", is_flag=True, help=text("option.all"))
+@plan_options
+@json_option
+def command(
+    model: str, racks: tuple[str, ...], every: bool, as_json: bool, **options: Any
+) -> int:
+    """Compare, show; 0 when at least one rack holds the model."""
+    if not racks and not every:
+        raise click.UsageError(text("usage.compare_what"))
+    planning = Planning()
+    knowledge = planning.knowledge(model)
+    wish = Wish.of(model, options)
+    if every:
+        racks = (*racks, *(gpu.title for gpu in planning.catalog.gpus()))
+    comparison = planning.compare(
+        racks, lambda rack: wish.request(planning, rack), knowledge
+    )
+    out = sink(as_json)
+    out.record("compare", comparison)
+    held = [row for row in comparison.rows if row.plan.verdict.is_positive]
+    if held:
+        out.next_command(f"heavylift plan {model} --on {held[0].plan.rack.label}")
+    return Exit.OK if held else Exit.NEGATIVE

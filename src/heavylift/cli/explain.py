@@ -1,0 +1,73 @@
+"""`heavylift explain`: where a number of a plan comes from, down to the tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from heavylift.cli import last
+from heavylift.cli.output import json_option, sink
+from heavylift.cli.plan import make
+from heavylift.cli.request import Wish, plan_options
+from heavylift.cli.text import text
+from heavylift.facts.catalog import Catalog
+from heavylift.facts.schema import Source
+from heavylift.records.plan import Budget, Plan, Segment, Term
+
+TOPICS: Final = (*(segment.value for segment in Segment), "budget", "defaults", "layouts")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """A topic of a plan with everything it rests on, sources spelt out."""
+
+    topic: str
+    plan: Plan
+    terms: tuple[Term, ...]
+    budgets: tuple[Budget, ...]
+    sources: dict[str, Source]
+
+
+@click.command(help=text("help.explain"))
+@click.argument("topic", type=click.Choice(TOPICS), metavar="TERM")
+@click.argument("model", required=False)
+@click.option("--on", "rack_text", metavar="RACK", help=text("option.on"))
+@plan_options
+@json_option
+def command(
+    topic: str, model: str | None, rack_text: str | None, as_json: bool, **options: Any
+) -> int:
+    """Explain a topic of the last plan, or of the one described."""
+    if (model is None) is not (rack_text is None):
+        raise click.UsageError(text("usage.explain_what"))
+    if model is not None and rack_text is not None:
+        plan = make(Wish.of(model, options), rack_text)
+        last.save(plan)
+    else:
+        plan = last.load()
+    sink(as_json).record("explain", explanation(topic, plan))
+    return 0
+
+
+def explanation(topic: str, plan: Plan) -> Explanation:
+    """What there is to say about a topic of a plan."""
+    terms = tuple(term for term in plan.terms if term.segment == topic)
+    named = {term.source for term in terms}
+    named |= {part.source for term in terms for part in term.parts}
+    if topic == "budget":
+        named |= {budget.source for budget in plan.budgets}
+    if topic == "defaults":
+        named |= {default.source for default in plan.defaults}
+    if topic == "layouts":
+        named.add(plan.support.source)
+    catalog = Catalog()
+    known = {name: catalog.source_or_none(name) for name in sorted(named)}
+    return Explanation(
+        topic=topic,
+        plan=plan,
+        terms=terms,
+        budgets=plan.budgets if topic == "budget" else (),
+        sources={name: source for name, source in known.items() if source is not None},
+    )

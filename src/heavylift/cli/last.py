@@ -1,0 +1,54 @@
+"""The last plan, kept so that `explain` can be asked about it; and receipts read from files."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from heavylift.errors import HeavyliftError
+from heavylift.records.plan import Plan
+from heavylift.records.receipt import Receipt
+from heavylift.state.paths import state_dir
+
+
+def _path() -> Path:
+    return state_dir() / "last-plan.json"
+
+
+def save(plan: Plan) -> None:
+    """Keep the plan. A read-only home is no reason for a plan to fail."""
+    with contextlib.suppress(OSError, HeavyliftError):
+        path = _path()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(".new")
+        scratch.write_bytes(msgspec.json.encode(plan))
+        scratch.replace(path)
+
+
+def load() -> Plan:
+    """The plan kept last. Raises PLAN040 when there is none, PLAN041 when it cannot be read."""
+    try:
+        raw = _path().read_bytes()
+    except OSError as error:
+        raise HeavyliftError(
+            "PLAN040", hint_command="heavylift plan kimi-k3 --on 8xMI355X"
+        ) from error
+    return decode_plan(raw, str(_path()))
+
+
+def decode_plan(raw: bytes, path: str) -> Plan:
+    """A plan from its JSON. Raises PLAN041 when it is none, or of another schema."""
+    try:
+        return msgspec.json.decode(raw, type=Plan)
+    except msgspec.MsgspecError as error:
+        raise HeavyliftError("PLAN041", {"path": path, "reason": str(error)}) from error
+
+
+def read_receipt(path: Path) -> Receipt:
+    """A receipt from a JSON file. Raises PLAN042 when it is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Receipt)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise HeavyliftError("PLAN042", {"path": str(path), "reason": str(error)}) from error

@@ -1,0 +1,61 @@
+"""`heavylift plan`: what a model needs on a rack, byte by byte, and whether it fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from heavylift.cli import last
+from heavylift.cli.output import json_option, sink
+from heavylift.cli.request import Wish, check_layout_fits_rack, plan_options
+from heavylift.cli.text import text
+from heavylift.errors import Exit
+from heavylift.plan.command import plan_command
+from heavylift.planning import Planning
+from heavylift.records.plan import Plan
+
+
+@click.command(help=text("help.plan"))
+@click.argument("model")
+@click.option("--on", "rack_text", required=True, metavar="RACK", help=text("option.on"))
+@plan_options
+@click.option(
+    "--receipt",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help=text("option.receipt"),
+)
+@json_option
+def command(
+    model: str, rack_text: str, receipt: Path | None, as_json: bool, **options: Any
+) -> int:
+    """Plan, show, remember; the exit status is the verdict."""
+    plan = make(Wish.of(model, options), rack_text, receipt)
+    last.save(plan)
+    out = sink(as_json)
+    out.record("plan", plan)
+    out.next_command(_next(plan))
+    return Exit.OK if plan.verdict.is_positive else Exit.NEGATIVE
+
+
+def make(wish: Wish, rack_text: str, receipt: Path | None = None) -> Plan:
+    """The plan of a wish on a rack as typed."""
+    planning = Planning()
+    knowledge = planning.knowledge(wish.model)
+    gpu, rack = planning.rack(rack_text)
+    measured = None if receipt is None else last.read_receipt(receipt)
+    if rack is None:
+        return planning.plan(
+            lambda each: wish.request(planning, each), knowledge, gpu=gpu, receipt=measured
+        )
+    check_layout_fits_rack(wish, rack)
+    return planning.plan(wish.request(planning, rack), knowledge, receipt=measured)
+
+
+def _next(plan: Plan) -> str:
+    if plan.fixes and not plan.verdict.is_positive:
+        return plan.fixes[0].command
+    if plan.verdict.is_positive:
+        return "heavylift explain weights"
+    return plan_command(plan.request, "compare").replace(" --on", " --all --on", 1)

@@ -1,0 +1,154 @@
+"""The options that describe a plan, shared by every command that makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from heavylift.cli.text import text
+from heavylift.errors import HeavyliftError
+from heavylift.planning import Planning
+from heavylift.records.plan import PlanRequest, Rack
+from heavylift.units import parse_tokens
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Tokens(click.ParamType):
+    """A token count: `32768`, `128k`, `1M`."""
+
+    name = "tokens"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """The count, or a usage error that shows the forms."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_tokens(str(value))
+        except ValueError:
+            self.fail(text("usage.tokens", value=value), param, ctx)
+
+
+class ExpertSize(click.ParamType):
+    """An expert parallel size: a number, or `all` for as far as the layout goes (0 inside)."""
+
+    name = "size|all"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """The size, 0 for `all`."""
+        if value == "all":
+            return 0
+        if isinstance(value, int):
+            return value
+        if not str(value).isdecimal() or int(value) < 1:
+            self.fail(text("usage.expert_size", value=value), param, ctx)
+        return int(value)
+
+
+_POSITIVE = click.IntRange(min=1)
+
+_OPTIONS = (
+    click.option("--engine", help=text("option.engine")),
+    click.option("--engine-version", help=text("option.engine_version")),
+    click.option("--variant", help=text("option.variant")),
+    click.option("--context", type=Tokens(), help=text("option.context")),
+    click.option("--output", "output_tokens", type=Tokens(), help=text("option.output")),
+    click.option("--concurrency", type=_POSITIVE, help=text("option.concurrency")),
+    click.option("--kv-dtype", help=text("option.kv_dtype")),
+    click.option("--tp", type=_POSITIVE, help=text("option.tp")),
+    click.option("--pp", type=_POSITIVE, help=text("option.pp")),
+    click.option("--dp", type=_POSITIVE, help=text("option.dp")),
+    click.option("--ep", type=ExpertSize(), help=text("option.ep")),
+    click.option("--dcp", type=_POSITIVE, help=text("option.dcp")),
+    click.option(
+        "--gpu-memory-utilization",
+        "--mem-fraction-static",
+        "gpu_memory_utilization",
+        type=click.FloatRange(0, 1, min_open=True),
+        help=text("option.gpu_memory_utilization"),
+    ),
+    click.option(
+        "--max-batched-tokens", type=Tokens(), help=text("option.max_batched_tokens")
+    ),
+    click.option("--max-num-seqs", type=_POSITIVE, help=text("option.max_num_seqs")),
+    click.option("--moe-backend", help=text("option.moe_backend")),
+    click.option("--text-only", is_flag=True, help=text("option.text_only")),
+)
+
+
+def plan_options(function: F) -> F:
+    """Adds the options of a plan, except the rack, to a command."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """A plan's options as they were typed, before a rack is known."""
+
+    model: str
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, model: str, options: dict[str, Any]) -> Wish:
+        """The wish that a command's parameters make."""
+        return cls(model=model, options=options)
+
+    def request(self, planning: Planning, rack: Rack) -> PlanRequest:
+        """The request for a rack. Raises FACT012 for an unknown engine."""
+        given = self.options
+        constraints = {
+            name: given[flag]
+            for name, flag in (
+                ("tensor", "tp"),
+                ("pipeline", "pp"),
+                ("data", "dp"),
+                ("expert", "ep"),
+                ("decode_context", "dcp"),
+            )
+            if given[flag] is not None
+        }
+        return PlanRequest(
+            model=self.model,
+            rack=rack,
+            engine=planning.engine(given["engine"]),
+            engine_version=given["engine_version"],
+            variant=given["variant"],
+            context_tokens=given["context"],
+            output_tokens=given["output_tokens"],
+            concurrency=given["concurrency"],
+            kv_cache_dtype=given["kv_dtype"],
+            layout_constraints=constraints,
+            gpu_memory_utilization=given["gpu_memory_utilization"],
+            max_num_batched_tokens=given["max_batched_tokens"],
+            max_num_seqs=given["max_num_seqs"],
+            moe_backend=given["moe_backend"],
+            vision=False if given["text_only"] else None,
+        )
+
+
+def check_layout_fits_rack(wish: Wish, rack: Rack) -> None:
+    """Refuses a stated layout that cannot use the rack, before any search. Raises PLAN004."""
+    given = wish.options
+    product = 1
+    for flag in ("tp", "pp", "dp"):
+        product *= given[flag] or 1
+    stated = [flag for flag in ("tp", "pp", "dp") if given[flag] is not None]
+    if rack.gpu_count % product or (len(stated) == 3 and product != rack.gpu_count):
+        raise HeavyliftError(
+            "PLAN004",
+            {
+                "layout": " × ".join(f"{flag} {given[flag]}" for flag in stated),
+                "product": product,
+                "rack": rack.label,
+                "gpus": rack.gpu_count,
+            },
+        )

@@ -1,0 +1,101 @@
+"""The comparison: a table of racks, then the same in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from heavylift.cli.output import glyphs
+from heavylift.cli.screens.plan import VERDICT_STYLE, status
+from heavylift.cli.text import text
+from heavylift.plan.compare import CompareRow, Comparison
+from heavylift.records.plan import Capacity, PlanVerdict, Segment
+from heavylift.units import format_gib
+
+_GLYPH: Final = {
+    PlanVerdict.FITS: "ok",
+    PlanVerdict.TIGHT: "warn",
+    PlanVerdict.UNKNOWN: "unknown",
+    PlanVerdict.UNSUPPORTED: "fail",
+    PlanVerdict.DOES_NOT_FIT: "fail",
+}
+_LEFT_ALIGNED: Final = (0, 1, 2, 3, 9)
+
+
+def lines(comparison: Comparison) -> Iterator[Text | str]:
+    """The screen, line by line."""
+    yield text("compare.title", title=comparison.title)
+    headers = text("compare.headers").split("|")
+    table = [headers, *(_cells(row) for row in comparison.rows)]
+    widths = [max(cell_len(row[column]) for row in table) for column in range(len(headers))]
+    yield f"  {_aligned(headers, widths)}"
+    for row, cells in zip(comparison.rows, table[1:], strict=True):
+        verdict = row.plan.verdict
+        yield Text(
+            f"{glyphs()[_GLYPH[verdict]]} {_aligned(cells, widths)}", style=VERDICT_STYLE[verdict]
+        )
+    yield ""
+    for row in comparison.rows:
+        yield f"{glyphs()[_GLYPH[row.plan.verdict]]} {_sentence(row)}"
+    if _is_about_vendors(comparison):
+        yield text("compare.not_vendor")
+
+
+def _cells(row: CompareRow) -> list[str]:
+    plan = row.plan
+    link = row.link_bandwidth_gb_per_s
+    return [
+        plan.rack.label,
+        text(f"verdict.{plan.verdict}").lower(),
+        plan.engine,
+        plan.layout.label,
+        format_gib(plan.per_gpu.known_total_bytes, 1),
+        format_gib(plan.per_gpu.budget_bytes, 1),
+        format_gib(plan.per_gpu.headroom_bytes, 1),
+        f"{row.memory_bandwidth_tb_per_s:g}",
+        "?" if link is None else f"{link:g}",
+        status(plan.support).split(" ", maxsplit=1)[0],
+    ]
+
+
+def _aligned(cells: list[str], widths: list[int]) -> str:
+    parts = []
+    for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        space = " " * (width - cell_len(cell))
+        parts.append(f"{cell}{space}" if column in _LEFT_ALIGNED else f"{space}{cell}")
+    return " ".join(parts).rstrip()
+
+
+def _sentence(row: CompareRow) -> str:
+    plan = row.plan
+    weights = sum(term.bytes.low for term in plan.terms if term.segment == Segment.WEIGHTS)
+    words = {
+        "rack": plan.rack.label,
+        "layout": plan.layout.label,
+        "engine": plan.engine,
+        "version": plan.engine_version,
+        "need": format_gib(plan.per_gpu.known_total_bytes),
+        "have": format_gib(plan.per_gpu.budget_bytes),
+        "left": format_gib(plan.per_gpu.headroom_bytes, 1),
+        "short": format_gib(-plan.per_gpu.headroom_bytes),
+        "weights": format_gib(weights),
+        "recipe": plan.support.recipe or plan.support.source,
+    }
+    if plan.verdict.is_positive:
+        return text("compare.holds", **words)
+    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
+        alone = weights > plan.per_gpu.budget_bytes
+        return text("compare.short" if alone else "compare.short_total", **words)
+    if plan.capacity_verdict is Capacity.DOES_NOT_FIT:
+        return text("compare.contradicted", **words)
+    return text(f"compare.{plan.verdict}", **words)
+
+
+def _is_about_vendors(comparison: Comparison) -> bool:
+    """True when cards of one vendor come out on both sides, or both vendors on the same."""
+    held = {row.vendor for row in comparison.rows if row.plan.verdict.is_positive}
+    missed = {row.vendor for row in comparison.rows if not row.plan.verdict.is_positive}
+    return bool(held & missed) or len(held) > 1

@@ -1,0 +1,113 @@
+"""A number taken apart: parts with their rule and bytes, formula, source spelt out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+
+from heavylift.cli.explain import Explanation
+from heavylift.cli.screens.plan import interval, status
+from heavylift.cli.text import text
+from heavylift.records.plan import Part, Rejected, Segment, Term
+from heavylift.units import format_bytes, format_gib
+
+
+def lines(explanation: Explanation) -> Iterator[str]:
+    """The screen, line by line."""
+    plan = explanation.plan
+    yield f"{plan.title} · {plan.rack.label} · {plan.engine} {plan.engine_version}" + (
+        f" · {plan.layout.label}"
+    )
+    yield ""
+    match explanation.topic:
+        case "budget":
+            yield from _budget(explanation)
+        case "defaults":
+            for entry in plan.defaults:
+                yield text(
+                    "explain.default",
+                    name=entry.name,
+                    value=entry.value,
+                    origin=entry.origin,
+                    source=entry.source,
+                )
+        case "layouts":
+            yield from _layouts(explanation)
+        case topic:
+            if not explanation.terms:
+                yield text("explain.nothing", topic=topic)
+            for term in explanation.terms:
+                yield from _term(term)
+    yield from _sources(explanation)
+
+
+def _term(term: Term) -> Iterator[str]:
+    yield f"{term.id}  {interval(term.bytes)} GiB  {text(f'kind.{term.kind}')}"
+    if term.bytes.is_point:
+        yield f"  = {format_bytes(term.bytes.low)}"
+    if term.bytes.high is None:
+        yield f"  {text('explain.unknown_high')}"
+    if term.formula:
+        yield f"  {text('explain.formula')}: {term.formula}"
+    if term.note:
+        yield f"  {text('explain.note')}: {term.note}"
+    yield f"  {text('explain.source')}: {term.source}"
+    if term.segment == Segment.WEIGHTS:
+        yield from _weights(term.parts)
+    else:
+        for part in term.parts:
+            yield f"  {part.id}: {part.formula} = {format_bytes(part.bytes)} {part.rule}".rstrip()
+    yield ""
+
+
+def _weights(parts: tuple[Part, ...]) -> Iterator[str]:
+    """A line per tensor group, the heaviest first, with how it meets the ranks."""
+    for part in sorted(parts, key=lambda part: -part.bytes):
+        number = format_gib(part.bytes, 4)
+        space = " " * max(1, 12 - cell_len(number))
+        yield f"  {space}{number}  {part.rule:<22} {part.id}"
+    total = sum(part.bytes for part in parts)
+    tensors = sum(part.tensors for part in parts)
+    yield f"  {format_gib(total, 4):>13}  {text('explain.total')}, {tensors:,} " + text(
+        "explain.tensors"
+    )
+
+
+def _budget(explanation: Explanation) -> Iterator[str]:
+    for budget in explanation.budgets:
+        key = "explain.budget_all" if budget.fraction is None else "explain.budget"
+        yield text(
+            key,
+            name=budget.name,
+            fraction=budget.fraction,
+            base=budget.base.replace("_", " "),
+            bytes=format_gib(budget.bytes),
+            inside=", ".join(budget.inside),
+        )
+
+
+def _layouts(explanation: Explanation) -> Iterator[str]:
+    plan = explanation.plan
+    yield text(
+        "explain.chosen",
+        layout=plan.layout.label,
+        verdict=text(f"verdict.{plan.verdict}").lower(),
+        status=status(plan.support),
+    )
+    for rejected in plan.rejected:
+        yield text("explain.rejected", layout=rejected.layout.label, why=_why(rejected))
+
+
+def _why(rejected: Rejected) -> str:
+    return text(f"refusal.{rejected.code}", **rejected.params)
+
+
+def _sources(explanation: Explanation) -> Iterator[str]:
+    if not explanation.sources:
+        return
+    yield ""
+    yield text("explain.sources")
+    for name, source in explanation.sources.items():
+        where = f"  {source.url}" if source.url else ""
+        yield f"  {name}: {source.title} ({source.retrieved}){where}"

@@ -1,0 +1,256 @@
+"""The plan on 80 columns: verdict, a bar and a row per part, what it holds, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from heavylift.cli.text import text
+from heavylift.records.plan import (
+    Kind,
+    Plan,
+    PlanVerdict,
+    Segment,
+    Support,
+    Term,
+)
+from heavylift.records.ranges import Interval
+from heavylift.units import GIB, format_gib, format_tokens
+
+_BAR_CELLS: Final = 40
+_GLYPH: Final = {
+    Segment.WEIGHTS: "█",
+    Segment.KV_CACHE: "▓",
+    Segment.RECURRENT_STATE: "▓",
+    Segment.WORKSPACE: "▒",
+    Segment.OUTSIDE_POOL: "?",
+}
+_LEFT: Final = "·"
+VERDICT_STYLE: Final = {
+    PlanVerdict.FITS: "bold green",
+    PlanVerdict.TIGHT: "bold yellow",
+    PlanVerdict.UNKNOWN: "bold yellow",
+    PlanVerdict.UNSUPPORTED: "bold red",
+    PlanVerdict.DOES_NOT_FIT: "bold red",
+}
+
+
+def lines(plan: Plan) -> Iterator[Text | str]:
+    """The screen, line by line."""
+    verdict = Text(text(f"verdict.{plan.verdict}"), style=VERDICT_STYLE[plan.verdict])
+    yield Text.assemble(verdict, f"  ({status(plan.support)})")
+    yield text(
+        "plan.subject",
+        title=plan.title,
+        variant=plan.variant,
+        rack=plan.rack.label.replace("x", " × ", plan.rack.label.count("x")),
+        engine=plan.engine,
+        version=plan.engine_version,
+        layout=plan.layout.label,
+    )
+    yield text(
+        "plan.workload",
+        concurrency=plan.concurrency,
+        context=f"{plan.context_tokens:,}",
+        kv_dtype=plan.kv_cache_dtype,
+        vision=text("plan.vision" if plan.vision else "plan.text_only"),
+    )
+    yield ""
+    yield _row(_heading(plan), text("plan.gib"), text("plan.kind"))
+    yield _row(f"  {_bar(plan)}", format_gib(plan.per_gpu.known_total_bytes), text("plan.known"))
+    for segment in Segment:
+        yield from _segment(plan, segment)
+    yield _left(plan)
+    yield ""
+    yield from _holds(plan)
+    yield from _limits(plan)
+    yield from _remarks(plan)
+    yield from _fixes(plan)
+    yield from _defaults(plan)
+
+
+def status(support: Support) -> str:
+    """Who says it runs, in words, with the date where there is one."""
+    return text(f"status.{support.status}", as_of=support.as_of)
+
+
+def interval(value: Interval, unit: int = GIB, digits: int = 2) -> str:
+    """An interval of bytes in GiB: one number, a range, or an open range."""
+    low = f"{value.low / unit:,.{digits}f}"
+    if value.is_point:
+        return low
+    if value.high is None:
+        return f"{value.low / unit:,.0f} – ?"
+    return f"{value.low / unit:,.1f} – {value.high / unit:,.1f}"
+
+
+def _heading(plan: Plan) -> str:
+    if len(plan.stages) == 1:
+        return text("plan.per_gpu")
+    worst = max(
+        plan.stages,
+        key=lambda s: s.weights_bytes + s.kv_cache_bytes + s.recurrent_state_bytes,
+    )
+    return text(
+        "plan.per_gpu_stage",
+        stages=len(plan.stages),
+        first=worst.first_layer,
+        last=worst.last_layer,
+    )
+
+
+def _row(left: str, number: str, right: str) -> str:
+    """Three columns, by cells: what, GiB, kind and the rest."""
+    space = max(1, 57 - cell_len(left) - cell_len(number))
+    return f"{left}{' ' * space}{number}  {right}"
+
+
+def _bar(plan: Plan) -> str:
+    """Known terms against the whole budget; what is left is dots, what is short overruns."""
+    whole = max(plan.per_gpu.budget_bytes, plan.per_gpu.known_total_bytes)
+    bar = ""
+    filled = 0
+    for segment in Segment:
+        low = sum(term.bytes.low for term in plan.terms if term.segment == segment)
+        filled += low
+        bar += _GLYPH[segment] * (round(filled / whole * _BAR_CELLS) - len(bar))
+    return bar + _LEFT * (_BAR_CELLS - len(bar))
+
+
+def _segment(plan: Plan, segment: Segment) -> Iterator[str]:
+    terms = [term for term in plan.terms if term.segment == segment]
+    for term in terms:
+        name = segment if len(terms) == 1 else term.id.removeprefix(f"{segment}.")
+        detail = _detail(plan, term)
+        label = f"  {_GLYPH[segment]} {name:<17}"
+        number = interval(term.bytes)
+        kind = text(f"kind.{term.kind}")
+        room = 57 - cell_len(label) - cell_len(number) - 2
+        if cell_len(detail) <= room:
+            yield _row(f"{label} {detail}", number, kind)
+        else:
+            yield _row(label, number, kind)
+            yield f"      {_clip(detail, 74)}"
+
+
+def _detail(plan: Plan, term: Term) -> str:
+    if term.segment == Segment.WEIGHTS:
+        tensors = sum(part.tensors for part in term.parts)
+        return f"{tensors:,} {text('explain.tensors')}" if tensors else ""
+    if term.segment == Segment.KV_CACHE:
+        return f"{plan.kv_bytes_per_token:,} B/token"
+    if term.kind is Kind.UNKNOWN and term.note:
+        return term.note
+    return term.note or ""
+
+
+def _clip(words: str, cells: int) -> str:
+    if cell_len(words) <= cells:
+        return words
+    clipped = words
+    while cell_len(clipped) > cells - 1:
+        clipped = clipped[:-1]
+    return f"{clipped}…"
+
+
+def _left(plan: Plan) -> str:
+    pool = plan.budgets[0]
+    visible = format_gib(plan.per_gpu.visible_bytes)
+    if pool.fraction is None:
+        of = text("plan.left_of_all", budget=visible)
+    else:
+        of = text(
+            "plan.left_of_fraction",
+            fraction=f"{pool.fraction:g}",
+            visible=visible,
+            budget=format_gib(pool.bytes),
+        )
+    headroom = plan.per_gpu.headroom_bytes
+    high = sum((term.bytes.high or 0) - term.bytes.low for term in plan.terms
+               if term.segment in pool.inside)
+    open_ended = any(
+        term.bytes.high is None for term in plan.terms if term.segment in pool.inside
+    )
+    if open_ended:
+        number = f"? – {headroom / GIB:,.1f}"
+    elif high:
+        number = f"{(headroom - high) / GIB:,.1f} – {headroom / GIB:,.1f}"
+    else:
+        number = format_gib(headroom)
+    return _row(f"  {_LEFT} {text('plan.left'):<17} {of}", number, "")
+
+
+def _range(value: Interval, show: str = "{:,}") -> str:
+    high = show.format(value.high or 0)
+    if value.low == value.high:
+        return high
+    if value.low == 0:
+        return text("plan.up_to", high=high)
+    return text("plan.range", low=show.format(value.low), high=high)
+
+
+def _holds(plan: Plan) -> Iterator[str]:
+    held = plan.capacity
+    context = format_tokens(plan.context_tokens)
+    if not held.max_sequences.high:
+        yield text("plan.holds_nothing", context=context)
+        return
+    longest = Interval(low=held.max_context_tokens.low, high=held.max_context_tokens.high)
+    binding = next(limit for limit in plan.limits if limit.binds)
+    yield text(
+        "plan.holds",
+        sequences=_range(held.max_sequences),
+        context=context,
+        longest=_range(longest),
+        tokens=_range(held.kv_tokens),
+    )
+    yield text("plan.next_limit", term=binding.term)
+
+
+def _limits(plan: Plan) -> Iterator[Text]:
+    for limit in plan.limits:
+        if limit.short_bytes:
+            yield Text(
+                "x "
+                + text(
+                    "plan.limit.short",
+                    limit=text(f"plan.limit.{limit.id}"),
+                    need=format_gib(limit.need_bytes),
+                    have=format_gib(limit.have_bytes),
+                    short=format_gib(limit.short_bytes),
+                ),
+                style="red",
+            )
+
+
+def _remarks(plan: Plan) -> Iterator[Text]:
+    for note in plan.notes:
+        yield Text(f"! {text(f'note.{note.code}', **note.params)}", style="yellow")
+
+
+def _fixes(plan: Plan) -> Iterator[str]:
+    if not plan.fixes:
+        return
+    yield text("plan.fixes")
+    for fix in plan.fixes:
+        words = text(
+            "fix.line",
+            text=text(f"fix.{fix.id}", **fix.params),
+            verdict=text(f"verdict.{fix.verdict}").lower(),
+            left=format_gib(fix.headroom_bytes, 1),
+        )
+        yield f"  → {words}"
+
+
+def _defaults(plan: Plan) -> Iterator[str]:
+    if not plan.defaults:
+        return
+    listed = [
+        text("plan.default", name=entry.name, value=entry.value, source=entry.source)
+        for entry in plan.defaults
+    ]
+    yield ""
+    yield text("plan.defaults", listed="; ".join(listed))
