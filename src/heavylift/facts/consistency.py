@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from heavylift.facts.decode import Defect
 from heavylift.facts.expressions import ExpressionError, evaluate, names
@@ -24,7 +25,7 @@ from heavylift.facts.schema import (
     VariantFacts,
 )
 
-MAX_CONTEXT = "max_context"
+MAX_CONTEXT: Final = "max_context"
 """Not a dimension, but read from a config.json like one."""
 
 

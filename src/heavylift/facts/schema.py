@@ -259,7 +259,8 @@ class NodeFacts:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineVersion(Rule):
     """A release, in the order of release. `read`: its source was read and its rules are below;
-    an unread one has no known rules."""
+    an unread one has no known rules.
+    """
 
     id: str
     read: bool
@@ -456,30 +457,49 @@ class EngineFacts:
 # --- published recipes ---------------------------------------------------------------------------
 
 
+class RecipeStatus(StrEnum):
+    """What a recipe's source says of it: it ran or was signed off, somebody ran it, it was only
+    written down, it is refused, or it is known to fail.
+    """
+
+    VERIFIED = "verified"
+    REPORTED = "reported"
+    UNVERIFIED = "unverified"
+    UNSUPPORTED = "unsupported"
+    BROKEN = "broken"
+
+
+class ServicePhase(StrEnum):
+    """One half of a service that is split into prefill and decode."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecipeFacts(Rule):
     """A recipe somebody published, with what its source says of it.
 
     `gpu_ids` are the cards of the catalogue it is for, `other_hardware` the ones outside it; both
     empty = any card (`for_any_gpu`). `variant` None = whatever variant the engine is given. `phase`
-    None = the whole service; `prefill` and `decode` are one half of a split one and say nothing
-    of a whole one. No `tensor_parallel_size` = no layout is stated.
+    None = the whole service; half of a split one says nothing of a whole one. No
+    `tensor_parallel_size` = no layout is stated.
 
     `settings` are the values a plan takes (gpu_memory_utilization, max_num_seqs, …), each under
     the name the engine's flag stands for; `arguments` (one flag with its value each) and
-    `environment` are the engine's own words. `status` as the source says: verified, reported,
-    unverified, unsupported, broken. `reported_kv_tokens`: what the run's log or guide printed.
+    `environment` are the engine's own words. `reported_kv_tokens`: what the run's log or guide
+    printed.
     """
 
     id: str
     engine: str
-    status: str
+    status: RecipeStatus
     gpu_ids: tuple[str, ...] = ()
     other_hardware: tuple[str, ...] = ()
     gpus: int | None = None
     nodes: int | None = None
     variant: str | None = None
-    phase: str | None = None
+    phase: ServicePhase | None = None
     tensor_parallel_size: int | None = None
     pipeline_parallel_size: int = 1
     data_parallel_size: int = 1
