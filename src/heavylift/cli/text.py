@@ -1,6 +1,6 @@
 """The catalogue of everything a person reads: key -> text. One language today, room for more.
 
-Keys are stable; text is not. `text(key, **params)` is the only way text leaves this package, so
+A language is a folder under `locale` with a file per area. Keys are stable; text is not. `text(key, **params)` is the only way text leaves this package, so
 that another language is another catalogue and no change of code.
 """
 
@@ -14,18 +14,26 @@ from typing import Any
 @functools.cache
 def _catalogue() -> dict[str, str]:
     entries: dict[str, str] = {}
-    key = None
-    source = resources.files("heavylift.locale").joinpath("en.txt").read_text("utf-8")
+    for area in resources.files("heavylift.locale").joinpath("en").iterdir():
+        entries.update(parse(area.read_text("utf-8")))
+    return entries
+
+
+def parse(source: str) -> dict[str, str]:
+    """The entries of a catalogue file: `key = text`, `#` comments, a line that begins with two
+    spaces goes on the one above. Raises ValueError for any other line or a key given twice."""
+    entries: dict[str, str] = {}
+    key = ""
     for line in source.splitlines():
         if line.startswith("#") or not line.strip():
             continue
-        if line.startswith("  "):
-            if key is None:
-                raise ValueError(line)
+        if line.startswith("  ") and key:
             entries[key] = f"{entries[key]} {line.strip()}".strip()
-        else:
-            key, _, value = line.partition(" = ")
-            entries[key] = value.strip()
+            continue
+        key, separator, value = line.partition(" = ")
+        if not separator or key in entries:
+            raise ValueError(line)
+        entries[key] = value.strip()
     return entries
 
 
