@@ -29,6 +29,7 @@ from heavylift.records.receipt import Receipt
 THIS_MACHINE: Final = "this-machine"
 
 T = TypeVar("T")
+V = TypeVar("V", int, float, str)
 
 
 class Loaded(Mapping[str, T]):
@@ -181,8 +182,8 @@ class Planning:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         as_of = datetime.now(UTC).date()
 
-        def measured(value: T, unit: str) -> Fact[T]:
-            return Fact(  # type: ignore[type-var] # one helper for the few value types a fact has
+        def measured(value: V, unit: str) -> Fact[V]:
+            return Fact(
                 value=value, unit=unit, kind=FactKind.MEASURED, source=THIS_MACHINE, as_of=as_of
             )
 

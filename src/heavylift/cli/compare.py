@@ -19,9 +19,7 @@ from heavylift.planning import Planning
 @click.option("--all", "every", is_flag=True, help=text("option.all"))
 @plan_options
 @json_option
-def command(
-    model: str, racks: tuple[str, ...], every: bool, as_json: bool, **options: Any
-) -> int:
+def command(model: str, racks: tuple[str, ...], every: bool, as_json: bool, **options: Any) -> int:
     """Compare, show; 0 when at least one rack holds the model."""
     if not racks and not every:
         raise click.UsageError(text("usage.compare_what"))
@@ -30,9 +28,7 @@ def command(
     wish = Wish.of(model, options)
     if every:
         racks = (*racks, *(gpu.title for gpu in planning.catalog.gpus()))
-    comparison = planning.compare(
-        racks, lambda rack: wish.request(planning, rack), knowledge
-    )
+    comparison = planning.compare(racks, lambda rack: wish.request(planning, rack), knowledge)
     out = sink(as_json)
     out.record("compare", comparison)
     held = [row for row in comparison.rows if row.plan.verdict.is_positive]

@@ -27,9 +27,7 @@ from heavylift.records.plan import Plan
     help=text("option.receipt"),
 )
 @json_option
-def command(
-    model: str, rack_text: str, receipt: Path | None, as_json: bool, **options: Any
-) -> int:
+def command(model: str, rack_text: str, receipt: Path | None, as_json: bool, **options: Any) -> int:
     """Plan, show, remember; the exit status is the verdict."""
     plan = make(Wish.of(model, options), rack_text, receipt)
     last.save(plan)

@@ -17,14 +17,12 @@ from heavylift.units import parse_tokens
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Tokens(click.ParamType):
+class Tokens(click.ParamType[int]):
     """A token count: `32768`, `128k`, `1M`."""
 
     name = "tokens"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The count, or a usage error that shows the forms."""
         if isinstance(value, int):
             return value
@@ -34,14 +32,12 @@ class Tokens(click.ParamType):
             self.fail(text("usage.tokens", value=value), param, ctx)
 
 
-class ExpertSize(click.ParamType):
+class ExpertSize(click.ParamType[int]):
     """An expert parallel size: a number, or `all` for as far as the layout goes (0 inside)."""
 
     name = "size|all"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The size, 0 for `all`."""
         if value == "all":
             return 0
@@ -74,9 +70,7 @@ _OPTIONS = (
         type=click.FloatRange(0, 1, min_open=True),
         help=text("option.gpu_memory_utilization"),
     ),
-    click.option(
-        "--max-batched-tokens", type=Tokens(), help=text("option.max_batched_tokens")
-    ),
+    click.option("--max-batched-tokens", type=Tokens(), help=text("option.max_batched_tokens")),
     click.option("--max-num-seqs", type=_POSITIVE, help=text("option.max_num_seqs")),
     click.option("--moe-backend", help=text("option.moe_backend")),
     click.option("--text-only", is_flag=True, help=text("option.text_only")),
@@ -139,10 +133,12 @@ def check_layout_fits_rack(wish: Wish, rack: Rack) -> None:
     """Refuses a stated layout that cannot use the rack, before any search. Raises PLAN004."""
     given = wish.options
     product = 1
-    for flag in ("tp", "pp", "dp"):
+    sizes = ("tp", "pp", "dp")
+    for flag in sizes:
         product *= given[flag] or 1
-    stated = [flag for flag in ("tp", "pp", "dp") if given[flag] is not None]
-    if rack.gpu_count % product or (len(stated) == 3 and product != rack.gpu_count):
+    stated = [flag for flag in sizes if given[flag] is not None]
+    all_stated = len(stated) == len(sizes)
+    if rack.gpu_count % product or (all_stated and product != rack.gpu_count):
         raise HeavyliftError(
             "PLAN004",
             {

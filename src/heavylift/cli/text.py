@@ -1,7 +1,8 @@
 """The catalogue of everything a person reads: key -> text. One language today, room for more.
 
-A language is a folder under `locale` with a file per area. Keys are stable; text is not. `text(key, **params)` is the only way text leaves this package, so
-that another language is another catalogue and no change of code.
+A language is a folder under `locale` with a file per area. Keys are stable; text is not.
+`text(key, **params)` is the only way text leaves this package, so that another language is another
+catalogue and no change of code.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def _catalogue() -> dict[str, str]:
 
 def parse(source: str) -> dict[str, str]:
     """The entries of a catalogue file: `key = text`, `#` comments, a line that begins with two
-    spaces goes on the one above. Raises ValueError for any other line or a key given twice."""
+    spaces goes on the one above. Raises ValueError for any other line or a key given twice.
+    """
     entries: dict[str, str] = {}
     key = ""
     for line in source.splitlines():

@@ -193,7 +193,7 @@ def gguf_metadata(model: ModelFacts, tokenizer: Mapping[str, Entry]) -> dict[str
         "general.file_type": Entry(ValueType.UINT32, _FILE_TYPE_MXFP4_MOE),
         **{f"{architecture}.{key}": Entry(ValueType.UINT32, value) for key, value in whole.items()},
         **{f"{architecture}.{key}": Entry(ValueType.FLOAT32, value) for key, value in real.items()},
-        f"{architecture}.expert_weights_norm": Entry(ValueType.BOOL, True),  # noqa: FBT003 - a value
+        f"{architecture}.expert_weights_norm": Entry(ValueType.BOOL, True),
         f"{architecture}.attention.head_count_kv": Entry(ValueType.INT32, kv_heads),
         **tokenizer,
     }

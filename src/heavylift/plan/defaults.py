@@ -1,9 +1,8 @@
-"""Filling in what nobody said: from the published recipe, else the engine, else ours. All listed."""
+"""Filling in what nobody said: from the published recipe, else the engine, else ours; all listed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
@@ -29,16 +28,6 @@ DEFAULT_CONCURRENCY: Final = 1
 OURS: Final = "heavylift"
 
 _POSITIVE: Final = ("verified", "reported", "unverified")
-
-
-@dataclass
-class _Ledger:
-    """Collects defaults as they are taken."""
-
-    entries: list[ResolvedDefault]
-
-    def take(self, name: str, value: Scalar, origin: str, source: str) -> None:
-        self.entries.append(ResolvedDefault(name=name, value=value, origin=origin, source=source))
 
 
 def recipes_for(
@@ -72,7 +61,7 @@ def recipes_for(
     return tuple(sorted(fitting, key=order))
 
 
-def resolve(  # noqa: PLR0915 - one line per setting, in the order the user sees them
+def resolve(
     request: PlanRequest,
     knowledge: ModelKnowledge,
     engine: EngineFacts,
@@ -86,30 +75,21 @@ def resolve(  # noqa: PLR0915 - one line per setting, in the order the user sees
     Raises PLAN010 (context beyond the model), PLAN011 (no such variant), PLAN012 (variant not for
     this engine), PLAN013 (KV dtype), PLAN014 (MoE backend), PLAN015 (output beyond context).
     """
-    ledger = _Ledger([])
-    recipes = recipes_for(knowledge, engine.id, gpu, request.rack)
-    version, version_text, is_read = _version(request, knowledge, engine, gpu, recipes, ledger)
-    scope = _scope(knowledge, engine, gpu, version)
-    settings = _settings(recipes)
-    variant = _variant(request, knowledge, engine, ledger)
-    vision = _vision(request, knowledge, ledger)
-    context = _context(request, knowledge, ledger)
-    concurrency = request.concurrency
-    if concurrency is None:
-        concurrency = DEFAULT_CONCURRENCY
-        ledger.take("concurrency", concurrency, OURS, OURS)
-    batched = _number("max_num_batched_tokens", request.max_num_batched_tokens, settings, scope,
-                      gpu, ledger)
-    seqs = _number("max_num_seqs", request.max_num_seqs, settings, scope, gpu, ledger)
-    dtype = _kv_dtype(request, settings, scope, ledger)
-    backend, multiple = _moe_backend(request, settings, scope, knowledge, ledger)
-    fraction = _fraction(request, settings, scope, gpu, batched, ledger, vision=vision)
+    filling = _Filling(request, knowledge, engine, gpu)
+    variant = filling.variant()
+    vision = filling.vision()
+    context = filling.context()
+    concurrency = filling.concurrency()
+    batched = filling.number("max_num_batched_tokens", request.max_num_batched_tokens)
+    seqs = filling.number("max_num_seqs", request.max_num_seqs)
+    dtype = filling.kv_dtype()
+    backend, multiple = filling.moe_backend()
     return Subject(
         knowledge=knowledge,
         variant=variant,
-        scope=scope,
-        version_text=version_text,
-        version_is_read=is_read,
+        scope=filling.scope,
+        version_text=filling.version_text,
+        version_is_read=filling.version_is_read,
         gpu=gpu,
         node=node,
         rack=request.rack,
@@ -118,15 +98,216 @@ def resolve(  # noqa: PLR0915 - one line per setting, in the order the user sees
         concurrency=concurrency,
         kv_dtype=dtype.name,
         kv_dtype_bytes=dtype.bytes_per_element,
-        gpu_memory_utilization=fraction,
+        gpu_memory_utilization=filling.fraction(batched, vision=vision),
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,
         moe_backend=backend,
         moe_backend_multiple=multiple,
         vision=vision,
-        defaults=tuple(ledger.entries),
+        defaults=tuple(filling.taken),
         receipt=receipt,
     )
+
+
+class _Filling:
+    """One request being filled in; `taken` lists what was."""
+
+    def __init__(
+        self,
+        request: PlanRequest,
+        knowledge: ModelKnowledge,
+        engine: EngineFacts,
+        gpu: GpuFacts,
+    ) -> None:
+        self._request = request
+        self._knowledge = knowledge
+        self._engine = engine
+        self._gpu = gpu
+        self._recipes = recipes_for(knowledge, engine.id, gpu, request.rack)
+        self._settings = _settings(self._recipes)
+        self.taken: list[ResolvedDefault] = []
+        version, self.version_text, self.version_is_read = self._version()
+        self.scope = self._scope(version)
+
+    def _take(self, name: str, value: Scalar, origin: str, source: str) -> None:
+        self.taken.append(ResolvedDefault(name=name, value=value, origin=origin, source=source))
+
+    def _scope(self, version: EngineVersion) -> Scope:
+        return Scope(
+            engine=self._engine,
+            version=version,
+            vendor=self._gpu.vendor,
+            architecture=self._gpu.architecture,
+            family=self._knowledge.family.id,
+        )
+
+    def _version(self) -> tuple[EngineVersion, str, bool]:
+        """The version whose rules are taken, the version as named, whether its rules are known.
+
+        Not stated: that of a published recipe for the card; else the one the engine's facts name
+        for the family and vendor; else the newest read. Facts are checked to list their default.
+        """
+        engine = self._engine
+        newest = find_version(engine, engine.default_version)
+        if newest is None:
+            params = {"engine": engine.id, "version": engine.default_version}
+            raise HeavyliftError("FACT013", params)
+        stated = self._request.engine_version
+        if stated is not None:
+            version = find_version(engine, stated)
+            if version is None:
+                return newest, stated, False
+            return version, version.id, version.read
+        version, origin, source = self._usual_version(newest)
+        self._take("engine_version", version.id, origin, source)
+        return version, version.id, version.read
+
+    def _usual_version(self, newest: EngineVersion) -> tuple[EngineVersion, str, str]:
+        for recipe in self._recipes:
+            named = recipe.engine_version and find_version(self._engine, recipe.engine_version)
+            if named and named.read:
+                return named, "recipe", recipe.id
+        for rule in self._scope(newest).all(self._engine.defaults):
+            usual = rule.name == "engine_version" and find_version(self._engine, str(rule.value))
+            if usual:
+                return usual, "recipe", rule.source
+        return newest, "engine", newest.source
+
+    def variant(self) -> VariantFacts:
+        """The variant asked for, or the engine's usual one."""
+        model, engine, wanted = self._knowledge.model, self._engine, self._request.variant
+        offered = [variant for variant in model.variants if engine.id in variant.engines]
+        names = ", ".join(variant.id for variant in offered)
+        if wanted is not None:
+            variant = self._knowledge.variant(wanted.lower().replace("_", "-"))
+            if variant is None:
+                known = ", ".join(entry.id for entry in model.variants)
+                raise HeavyliftError("PLAN011", {"variant": wanted, "known": known})
+            if variant not in offered:
+                params = {"variant": variant.id, "engine": engine.title, "offered": names}
+                raise HeavyliftError("PLAN012", params)
+            return variant
+        usual = [variant for variant in offered if engine.id in variant.default_for] or offered
+        if not usual:
+            params = {"variant": model.title, "engine": engine.title, "offered": "-"}
+            raise HeavyliftError("PLAN012", params)
+        self._take("variant", usual[0].id, OURS, usual[0].source)
+        return usual[0]
+
+    def vision(self) -> bool:
+        """Whether the vision tower is loaded: yes, where there is one and nobody said no."""
+        has_vision = "vision" in self._knowledge.model.layers
+        if has_vision and self._request.vision is None:
+            self._take("vision", value=True, origin=OURS, source=OURS)
+        return has_vision and self._request.vision is not False
+
+    def context(self) -> int:
+        """Tokens of one sequence, within what the model reads."""
+        model, context = self._knowledge.model, self._request.context_tokens
+        most, output = model.max_context.value, self._request.output_tokens or 0
+        if context is None:
+            context = min(DEFAULT_CONTEXT_TOKENS, most)
+            self._take("context_tokens", context, OURS, OURS)
+        if context > most:
+            params: dict[str, Scalar] = {"model": model.title, "context": context, "most": most}
+            raise HeavyliftError("PLAN010", params)
+        if output >= context:
+            raise HeavyliftError("PLAN015", {"output": output, "context": context})
+        return context
+
+    def concurrency(self) -> int:
+        """Sequences at once."""
+        if self._request.concurrency is not None:
+            return self._request.concurrency
+        self._take("concurrency", DEFAULT_CONCURRENCY, OURS, OURS)
+        return DEFAULT_CONCURRENCY
+
+    def number(self, name: str, stated: int | None) -> int | None:
+        """A whole number: stated, from a recipe, from the engine, or not known."""
+        if stated is not None:
+            return stated
+        if name in self._settings:
+            value, recipe = self._settings[name]
+            self._take(name, value, "recipe", recipe.id)
+            return int(value)
+        memory = self._gpu.memory_visible.value // GIB
+        for rule in self.scope.all(self._engine.defaults):
+            if rule.name == name and memory >= rule.min_memory_gib and rule.value is not None:
+                self._take(name, rule.value, "engine", rule.source)
+                return int(rule.value)
+        return None
+
+    def _word(self, name: str, stated: str | None) -> str | None:
+        """A setting that is a word: stated, from a recipe, from the engine, or not known."""
+        if stated is not None:
+            return stated
+        if name in self._settings:
+            value, recipe = self._settings[name]
+            self._take(name, value, "recipe", recipe.id)
+            return str(value)
+        for rule in self.scope.all(self._engine.defaults):
+            if rule.name == name:
+                self._take(name, rule.value, "engine", rule.source)
+                return str(rule.value)
+        return None
+
+    def kv_dtype(self) -> KvDtypeRule:
+        """The KV dtype and its width. Raises PLAN013 when the engine has none of that name."""
+        wanted = self._word("kv_cache_dtype", self._request.kv_cache_dtype) or ""
+        offered = self.scope.all(self._engine.kv_dtypes)
+        for dtype in offered:
+            if wanted.lower() in (dtype.name, *dtype.aliases):
+                return dtype
+        names = ", ".join(dtype.name for dtype in offered)
+        params = {"dtype": wanted, "engine": self._engine.title, "offered": names}
+        raise HeavyliftError("PLAN013", params)
+
+    def moe_backend(self) -> tuple[str | None, int | None]:
+        """The MoE backend and its multiple; neither for a model without experts, or where nothing
+        is known of this card. Raises PLAN014 when the engine has none of that name here."""
+        if "experts" not in self._knowledge.model.dims:
+            return None, None
+        backends = self.scope.all(self._engine.moe_backends)
+        wanted = self._word("moe_backend", self._request.moe_backend)
+        if wanted in (None, "auto"):
+            usual = next((backend for backend in backends if backend.default), None)
+            if usual is None:
+                return None, None
+            self._take("moe_backend", usual.name, "engine", usual.source)
+            return usual.name, usual.intermediate_multiple
+        for backend in backends:
+            if backend.name == wanted:
+                return backend.name, backend.intermediate_multiple
+        names = ", ".join(dict.fromkeys(backend.name for backend in backends))
+        params = {"backend": str(wanted), "engine": self._engine.title, "offered": names}
+        raise HeavyliftError("PLAN014", params)
+
+    def fraction(self, batched: int | None, *, vision: bool) -> float | None:
+        """The memory fraction in the engine's own sense; None where it has none or none is known."""
+        rule = self.scope.first(self._engine.budgets)
+        if rule is None or rule.base == "none":
+            return None
+        if self._request.gpu_memory_utilization is not None:
+            return self._request.gpu_memory_utilization
+        if rule.fraction_flag in self._settings:
+            value, recipe = self._settings[rule.fraction_flag]
+            self._take(rule.fraction_flag, float(value), "recipe", recipe.id)
+            return float(value)
+        default = rule.default
+        if default is None and rule.default_reserved is not None and batched is not None:
+            default = self._computed_fraction(rule, rule.default_reserved, batched, vision=vision)
+        if default is not None:
+            self._take(rule.fraction_flag, default, "engine", rule.source)
+        return default
+
+    def _computed_fraction(
+        self, rule: BudgetRule, expression: str, batched: int, *, vision: bool
+    ) -> float:
+        names = {"max_num_batched_tokens": batched, "ranks": self._request.rack.gpu_count}
+        reserved = max(evaluate(expression, names), rule.default_reserved_floor_bytes)
+        total = self._gpu.memory_visible.value
+        fraction = round((total - reserved) / total, 3)
+        return fraction * (rule.default_vision_factor if vision else 1.0)
 
 
 _Settings = Mapping[str, tuple[int | float | str, RecipeFacts]]
@@ -139,228 +320,3 @@ def _settings(recipes: Iterable[RecipeFacts]) -> _Settings:
         for name, value in recipe.settings.items():
             found.setdefault(name, (value, recipe))
     return found
-
-
-def _scope(
-    knowledge: ModelKnowledge, engine: EngineFacts, gpu: GpuFacts, version: EngineVersion
-) -> Scope:
-    return Scope(
-        engine=engine,
-        version=version,
-        vendor=gpu.vendor,
-        architecture=gpu.architecture,
-        family=knowledge.family.id,
-    )
-
-
-def _version(
-    request: PlanRequest,
-    knowledge: ModelKnowledge,
-    engine: EngineFacts,
-    gpu: GpuFacts,
-    recipes: tuple[RecipeFacts, ...],
-    ledger: _Ledger,
-) -> tuple[EngineVersion, str, bool]:
-    """The version whose rules are taken, the version as named, and whether its rules are known.
-
-    Not stated: that of a published recipe for the card; else the one the engine's facts name for
-    the family and vendor; else the newest read.
-    """
-    newest = find_version(engine, engine.default_version)
-    if newest is None:
-        raise HeavyliftError("FACT013", {"engine": engine.id, "version": engine.default_version})
-    if request.engine_version is not None:
-        version = find_version(engine, request.engine_version)
-        if version is None:
-            return newest, request.engine_version, False
-        return version, version.id, version.read
-    for recipe in recipes:
-        stated = recipe.engine_version and find_version(engine, recipe.engine_version)
-        if stated and stated.read:
-            ledger.take("engine_version", stated.id, "recipe", recipe.id)
-            return stated, stated.id, True
-    scope = _scope(knowledge, engine, gpu, newest)
-    for rule in scope.all(engine.defaults):
-        named = find_version(engine, str(rule.value)) if rule.name == "engine_version" else None
-        if named is not None:
-            ledger.take("engine_version", named.id, "recipe", rule.source)
-            return named, named.id, named.read
-    ledger.take("engine_version", newest.id, "engine", newest.source)
-    return newest, newest.id, newest.read
-
-
-def _variant(
-    request: PlanRequest, knowledge: ModelKnowledge, engine: EngineFacts, ledger: _Ledger
-) -> VariantFacts:
-    offered = [variant for variant in knowledge.model.variants if engine.id in variant.engines]
-    if request.variant is not None:
-        wanted = knowledge.variant(request.variant.lower().replace("_", "-"))
-        known = ", ".join(variant.id for variant in knowledge.model.variants)
-        if wanted is None:
-            raise HeavyliftError("PLAN011", {"variant": request.variant, "known": known})
-        if wanted not in offered:
-            raise HeavyliftError(
-                "PLAN012",
-                {
-                    "variant": wanted.id,
-                    "engine": engine.title,
-                    "offered": ", ".join(variant.id for variant in offered),
-                },
-            )
-        return wanted
-    default = [variant for variant in offered if engine.id in variant.default_for] or offered
-    if not default:
-        raise HeavyliftError(
-            "PLAN012",
-            {"variant": knowledge.model.title, "engine": engine.title, "offered": ""},
-        )
-    ledger.take("variant", default[0].id, OURS, default[0].source)
-    return default[0]
-
-
-def _vision(request: PlanRequest, knowledge: ModelKnowledge, ledger: _Ledger) -> bool:
-    has_vision = "vision" in knowledge.model.layers
-    if request.vision is None and has_vision:
-        ledger.take("vision", value=True, origin=OURS, source=OURS)
-    return has_vision and request.vision is not False
-
-
-def _context(request: PlanRequest, knowledge: ModelKnowledge, ledger: _Ledger) -> int:
-    most = knowledge.model.max_context.value
-    if request.context_tokens is None:
-        context = min(DEFAULT_CONTEXT_TOKENS, most)
-        ledger.take("context_tokens", context, OURS, OURS)
-    else:
-        context = request.context_tokens
-    if context > most:
-        raise HeavyliftError(
-            "PLAN010", {"model": knowledge.model.title, "context": context, "most": most}
-        )
-    if (request.output_tokens or 0) >= context:
-        raise HeavyliftError(
-            "PLAN015", {"output": request.output_tokens or 0, "context": context}
-        )
-    return context
-
-
-def _number(
-    name: str,
-    stated: int | None,
-    settings: _Settings,
-    scope: Scope,
-    gpu: GpuFacts,
-    ledger: _Ledger,
-) -> int | None:
-    if stated is not None:
-        return stated
-    if name in settings:
-        value, recipe = settings[name]
-        ledger.take(name, value, "recipe", recipe.id)
-        return int(value)
-    memory = gpu.memory_visible.value // GIB
-    for rule in scope.all(scope.engine.defaults):
-        if rule.name == name and memory >= rule.min_memory_gib and rule.value is not None:
-            ledger.take(name, rule.value, "engine", rule.source)
-            return int(rule.value)
-    return None
-
-
-def _kv_dtype(
-    request: PlanRequest, settings: _Settings, scope: Scope, ledger: _Ledger
-) -> KvDtypeRule:
-    wanted = request.kv_cache_dtype
-    if wanted is None and "kv_cache_dtype" in settings:
-        value, recipe = settings["kv_cache_dtype"]
-        wanted = str(value)
-        ledger.take("kv_cache_dtype", wanted, "recipe", recipe.id)
-    if wanted is None:
-        for rule in scope.all(scope.engine.defaults):
-            if rule.name == "kv_cache_dtype":
-                wanted = str(rule.value)
-                ledger.take("kv_cache_dtype", wanted, "engine", rule.source)
-                break
-    offered = scope.all(scope.engine.kv_dtypes)
-    for dtype in offered:
-        if wanted is not None and wanted.lower() in (dtype.name, *dtype.aliases):
-            return dtype
-    raise HeavyliftError(
-        "PLAN013",
-        {
-            "dtype": str(wanted),
-            "engine": scope.engine.title,
-            "offered": ", ".join(dtype.name for dtype in offered),
-        },
-    )
-
-
-def _moe_backend(
-    request: PlanRequest,
-    settings: _Settings,
-    scope: Scope,
-    knowledge: ModelKnowledge,
-    ledger: _Ledger,
-) -> tuple[str | None, int | None]:
-    if "experts" not in knowledge.model.dims:
-        return None, None
-    backends = scope.all(scope.engine.moe_backends)
-    wanted = request.moe_backend
-    if wanted is None and "moe_backend" in settings:
-        value, recipe = settings["moe_backend"]
-        wanted = str(value)
-        ledger.take("moe_backend", wanted, "recipe", recipe.id)
-    if wanted in (None, "auto"):
-        chosen = next((backend for backend in backends if backend.default), None)
-        if chosen is None:
-            return None, None
-        ledger.take("moe_backend", chosen.name, "engine", chosen.source)
-        return chosen.name, chosen.intermediate_multiple
-    for backend in backends:
-        if backend.name == wanted:
-            return backend.name, backend.intermediate_multiple
-    raise HeavyliftError(
-        "PLAN014",
-        {
-            "backend": str(wanted),
-            "engine": scope.engine.title,
-            "offered": ", ".join(dict.fromkeys(backend.name for backend in backends)),
-        },
-    )
-
-
-def _fraction(
-    request: PlanRequest,
-    settings: _Settings,
-    scope: Scope,
-    gpu: GpuFacts,
-    batched: int | None,
-    ledger: _Ledger,
-    *,
-    vision: bool,
-) -> float | None:
-    rule = scope.first(scope.engine.budgets)
-    if rule is None or rule.base == "none":
-        return None
-    if request.gpu_memory_utilization is not None:
-        return request.gpu_memory_utilization
-    if rule.fraction_flag in settings:
-        value, recipe = settings[rule.fraction_flag]
-        ledger.take(rule.fraction_flag, float(value), "recipe", recipe.id)
-        return float(value)
-    default = _engine_fraction(rule, gpu, batched, request, vision=vision)
-    if default is not None:
-        ledger.take(rule.fraction_flag, default, "engine", rule.source)
-    return default
-
-
-def _engine_fraction(
-    rule: BudgetRule, gpu: GpuFacts, batched: int | None, request: PlanRequest, *, vision: bool
-) -> float | None:
-    if rule.default is not None:
-        return rule.default
-    if rule.default_reserved is None or batched is None:
-        return None
-    names = {"max_num_batched_tokens": batched, "ranks": request.rack.gpu_count}
-    reserved = max(evaluate(rule.default_reserved, names), rule.default_reserved_floor_bytes)
-    total = gpu.memory_visible.value
-    fraction = round((total - reserved) / total, 3)
-    return fraction * (rule.default_vision_factor if vision else 1.0)

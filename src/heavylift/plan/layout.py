@@ -107,8 +107,11 @@ def _switches(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | N
     if layout.world_size != subject.rack.gpu_count:
         return Refusal(
             code="world_size",
-            params={"layout": layout.label, "needs": layout.world_size,
-                    "has": subject.rack.gpu_count},
+            params={
+                "layout": layout.label,
+                "needs": layout.world_size,
+                "has": subject.rack.gpu_count,
+            },
         )
     if rule.splits == "layers" and layout.tensor_parallel_size > 1:
         return Refusal(code="splits_layers", params={"engine": engine})
@@ -124,8 +127,11 @@ def _switches(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | N
     if sizes and layout.tensor_parallel_size not in sizes:
         return Refusal(
             code="tensor_size",
-            params={"engine": engine, "size": layout.tensor_parallel_size,
-                    "allowed": ", ".join(map(str, sizes))},
+            params={
+                "engine": engine,
+                "size": layout.tensor_parallel_size,
+                "allowed": ", ".join(map(str, sizes)),
+            },
         )
     return None
 
@@ -163,9 +169,8 @@ def _experts(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | No
     if experts % spread:
         return Refusal(code="experts", params={"experts": experts, "expert": spread})
     ranks = layout.tensor_parallel_size * layout.data_parallel_size
-    if rule.expert_parallel == "tensor_times_data" and spread != ranks:
-        return Refusal(code="expert_ranks", params={"expert": spread, "ranks": ranks})
-    if rule.expert_parallel == "free" and ranks % spread:
+    whole = rule.expert_parallel == "tensor_times_data"
+    if (whole and spread != ranks) or ranks % spread:
         return Refusal(code="expert_ranks", params={"expert": spread, "ranks": ranks})
     return None
 

@@ -1,4 +1,4 @@
-"""From a subject and a layout to a plan; from a request to the best plan."""
+"""From a request to the best plan: over engines when none is named, and over layouts."""
 
 from __future__ import annotations
 
@@ -7,39 +7,22 @@ from dataclasses import dataclass, replace
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import EngineFacts, GpuFacts, NodeFacts
-from heavylift.plan.cache import state_parts_of, token_parts
-from heavylift.plan.capacity import capacity
+from heavylift.plan.assemble import plan_layout
 from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, refusal
-from heavylift.plan.memory import capacity_verdict, limits, memory, stage_rows
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
-from heavylift.plan.support import UNPUBLISHED, publication_rank, ran_as_published, support
-from heavylift.plan.weights import expert_split
+from heavylift.plan.support import UNPUBLISHED, publication_rank
 from heavylift.records.plan import (
-    Capacity,
-    HostNeeds,
     Layout,
-    Note,
-    PerGpu,
     Plan,
     PlanRequest,
     PlanVerdict,
     Rejected,
-    Segment,
     Status,
-    Support,
-    Totals,
 )
-from heavylift.records.ranges import Interval
 from heavylift.records.receipt import Receipt
 
-_VERDICTS = (
-    PlanVerdict.FITS,
-    PlanVerdict.TIGHT,
-    PlanVerdict.UNKNOWN,
-    PlanVerdict.UNSUPPORTED,
-    PlanVerdict.DOES_NOT_FIT,
-)
+_VERDICTS = tuple(PlanVerdict)
 _STATUSES = tuple(Status)
 
 
@@ -53,193 +36,11 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Knowledge:
-    """Everything a planner may look at: the model, the engines, the cards. Nothing is read later."""
+    """Everything a planner may look at: the model, the engines, the cards."""
 
     model: ModelKnowledge
     engines: Mapping[str, EngineFacts]
     machines: Mapping[str, Machine]
-
-
-def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:
-    """The plan of one layout, without search or fixes."""
-    account = memory(subject, layout)
-    fits = capacity_verdict(account)
-    known = support(subject, layout)
-    verdict = _verdict(subject, layout, fits, known)
-    worst = account.worst
-    pool = account.budgets[0]
-    inside = worst.only(pool.inside)
-    inventory = subject.inventory
-    bytes_total = (
-        inventory.bytes_total if inventory is not None else (subject.variant.bytes_total or 0)
-    )
-    replicas = layout.tensor_parallel_size * layout.data_parallel_size
-    return Plan(
-        request=request,
-        model=subject.model.id,
-        title=subject.model.title,
-        variant=subject.variant.id,
-        engine=subject.engine.id,
-        engine_version=subject.version_text,
-        rack=subject.rack,
-        layout=layout,
-        context_tokens=subject.context_tokens,
-        output_tokens=subject.output_tokens,
-        concurrency=subject.concurrency,
-        kv_cache_dtype=subject.kv_dtype,
-        max_num_seqs=subject.max_num_seqs,
-        max_num_batched_tokens=subject.max_num_batched_tokens,
-        moe_backend=subject.moe_backend,
-        vision=subject.vision,
-        verdict=verdict,
-        capacity_verdict=fits,
-        support=known,
-        per_gpu=PerGpu(
-            weights_bytes=worst.of(Segment.WEIGHTS),
-            kv_cache_bytes=worst.of(Segment.KV_CACHE),
-            recurrent_state_bytes=worst.of(Segment.RECURRENT_STATE),
-            workspace_bytes=worst.of(Segment.WORKSPACE),
-            outside_pool_bytes=worst.of(Segment.OUTSIDE_POOL),
-            known_total_bytes=worst.known_bytes,
-            certain_total_bytes=worst.certain_bytes,
-            high_total_bytes=worst.high_bytes,
-            budget_bytes=pool.bytes,
-            visible_bytes=subject.gpu.memory_visible.value,
-            headroom_bytes=pool.bytes - inside.known_bytes,
-        ),
-        terms=worst.terms,
-        budgets=account.budgets,
-        stages=stage_rows(account),
-        capacity=capacity(subject, layout, account),
-        kv_bytes_per_token=sum(
-            part.layer_bytes * len(part.layers) for part in token_parts(subject, layout)
-        ),
-        state_bytes_per_sequence=sum(
-            part.layer_bytes * len(part.layers) for part in state_parts_of(subject, layout)
-        ),
-        page_tokens=account.cache.page_tokens,
-        page_bytes=account.cache.page_bytes,
-        limits=limits(account),
-        fixes=(),
-        defaults=subject.defaults,
-        rejected=(),
-        notes=_notes(subject, layout, fits, known),
-        totals=Totals(
-            weights_bytes_total=replicas * sum(a.of(Segment.WEIGHTS).low for a in account.accounts),
-            kv_cache_bytes_total=replicas
-            * sum(a.of(Segment.KV_CACHE).low for a in account.accounts),
-            recurrent_state_bytes_total=replicas
-            * sum(a.of(Segment.RECURRENT_STATE).low for a in account.accounts),
-        ),
-        host=HostNeeds(
-            disk_bytes=bytes_total,
-            load_bytes_per_node=bytes_total if layout.pipeline_parallel_size == 1 else None,
-            host_ram_bytes=Interval(low=0, high=None),
-        ),
-        total_parameters=inventory.params_total if inventory is not None else 0,
-        active_parameters=(
-            inventory.active_params(subject.model) if inventory is not None else None
-        ),
-        checkpoint_bytes=bytes_total,
-        checkpoint_tensors=inventory.tensors if inventory is not None else None,
-        receipt=None if subject.receipt is None else subject.receipt.taken_at,
-    )
-
-
-def _verdict(
-    subject: Subject, layout: Layout, fits: Capacity, known: Support
-) -> PlanVerdict:
-    """The first that applies of does_not_fit, unsupported, unknown, tight, fits.
-
-    A layout whose source says it ran but whose bytes we cannot place is unknown: one of the two
-    is wrong, and both are shown.
-    """
-    if fits is Capacity.DOES_NOT_FIT:
-        ran = ran_as_published(subject, layout)
-        return PlanVerdict.DOES_NOT_FIT if ran is None else PlanVerdict.UNKNOWN
-    if known.status in (Status.UNSUPPORTED, Status.BROKEN):
-        return PlanVerdict.UNSUPPORTED
-    if known.status is Status.UNKNOWN:
-        return PlanVerdict.UNKNOWN
-    return PlanVerdict(fits.value)
-
-
-def _notes(
-    subject: Subject, layout: Layout, fits: Capacity, known: Support
-) -> tuple[Note, ...]:
-    notes = []
-    if subject.rack.reading is not None:
-        notes.append(
-            Note(
-                code=f"rack_{subject.rack.reading}",
-                params={
-                    "text": subject.rack.text,
-                    "nodes": subject.rack.nodes,
-                    "per_node": subject.rack.gpus_per_node,
-                },
-            )
-        )
-    experts = expert_split(subject, layout)
-    if experts is not None and experts.is_padded:
-        notes.append(
-            Note(
-                code="expert_padding",
-                params={
-                    "inner": experts.inner,
-                    "padded": experts.width * experts.ranks,
-                    "width": experts.width,
-                    "ranks": experts.ranks,
-                    "backend": subject.moe_backend or "?",
-                    "engine": subject.engine.title,
-                    "version": subject.version_text,
-                },
-            )
-        )
-    if layout.pipeline_parallel_size > 1 and layout.tensor_parallel_size > 1:
-        notes.append(
-            Note(code="pipeline_bubbles", params={"stages": layout.pipeline_parallel_size})
-        )
-    ran = ran_as_published(subject, layout)
-    if fits is Capacity.DOES_NOT_FIT and ran is not None:
-        notes.append(
-            Note(
-                code="published_but_no_room",
-                params={"recipe": ran.id, "source": ran.source, "as_of": ran.as_of.isoformat()},
-            )
-        )
-    if known.conflict is not None and known.note != "version_unread":
-        notes.append(Note(code="sources_differ", params={"other": known.conflict}))
-    if not subject.version_is_read:
-        notes.append(
-            Note(
-                code="version_unread",
-                params={
-                    "version": subject.version_text,
-                    "taken": subject.scope.version.id,
-                    "engine": subject.engine.title,
-                },
-            )
-        )
-    if fits is not Capacity.DOES_NOT_FIT and known.status is not Status.VERIFIED:
-        notes.append(Note(code="no_proof_of_run"))
-    elif fits is not Capacity.DOES_NOT_FIT:
-        notes.append(Note(code="no_proof_of_traffic"))
-    rule = subject.scope.first(subject.engine.caches)
-    if rule is not None and rule.context_shared and subject.concurrency > 1:
-        notes.append(
-            Note(
-                code="context_shared",
-                params={
-                    "context": subject.context_tokens,
-                    "slots": subject.concurrency,
-                    "each": subject.context_tokens // subject.concurrency,
-                },
-            )
-        )
-    return tuple(notes)
-
-
-# --- search --------------------------------------------------------------------------------------
 
 
 def _order(subject: Subject, plan: Plan) -> tuple[int, ...]:
@@ -263,9 +64,7 @@ def _order(subject: Subject, plan: Plan) -> tuple[int, ...]:
     return (verdict, status, published, room, stages)
 
 
-def best_on_engine(
-    subject: Subject, request: PlanRequest
-) -> Plan:
+def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
     """The best layout for a subject, with every other one and why it lost.
 
     Raises PLAN030 when the engine refuses every layout that the request allows.
@@ -357,9 +156,7 @@ def _engine_order(plan: Plan) -> tuple[int, int]:
     return (_VERDICTS.index(plan.verdict), _STATUSES.index(plan.support.status))
 
 
-def _engines(
-    request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts
-) -> list[EngineFacts]:
+def _engines(request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts) -> list[EngineFacts]:
     """The engine named, or those that take the model's own checkpoint, as its facts list them.
 
     On a host without a card: the engines that split whole layers, which is what runs on a CPU.

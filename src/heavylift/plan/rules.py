@@ -47,7 +47,7 @@ def _meets(allowed: tuple[str, ...], value: str) -> bool:
 
 
 def find_version(engine: EngineFacts, text: str) -> EngineVersion | None:
-    """The listed version of that name or, for a shorter one (`0.29`), its latest. None: not known."""
+    """The listed version of that name or, for a shorter one (`0.29`), its latest; else None."""
     wanted = text.removeprefix("v")
     exact = [version for version in engine.versions if version.id == wanted]
     if exact:

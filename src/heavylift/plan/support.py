@@ -70,7 +70,8 @@ def _published(subject: Subject, layout: Layout) -> Support:
 
 def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
     """Recipes of the subject's engine that speak of it: of its variant, and not of one half of a
-    service whose prefill and decode are split."""
+    service whose prefill and decode are split.
+    """
     return [
         recipe
         for recipe in subject.knowledge.book.recipes
@@ -136,7 +137,7 @@ def ran_as_published(subject: Subject, layout: Layout) -> RecipeFacts | None:
     for recipe in whole_service_recipes(subject):
         if (
             subject.gpu.id in recipe.gpu_ids
-            and recipe.status in (Status.VERIFIED, Status.REPORTED)
+            and Status(recipe.status) in (Status.VERIFIED, Status.REPORTED)
             and is_layout_of(recipe, layout, subject.rack)
         ):
             return recipe

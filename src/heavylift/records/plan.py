@@ -350,7 +350,9 @@ class Plan:
     model: str
     title: str
     variant: str
+    variant_title: str
     engine: str
+    engine_title: str
     engine_version: str
     rack: Rack
     layout: Layout

@@ -279,7 +279,7 @@ def _device(buffer: str) -> str:
     """
     if buffer.startswith("CPU") or buffer.endswith("_Host"):
         return HOST
-    return buffer.split("_")[0]
+    return buffer.split("_", maxsplit=1)[0]
 
 
 def _printed(text: str, line: str) -> Printed:
@@ -289,9 +289,7 @@ def _printed(text: str, line: str) -> Printed:
     )
 
 
-def _add(
-    buffers: dict[tuple[str, str], Printed], key: tuple[str, str], printed: Printed
-) -> None:
+def _add(buffers: dict[tuple[str, str], Printed], key: tuple[str, str], printed: Printed) -> None:
     before = buffers.get(key)
     if before is not None:
         printed = Printed(

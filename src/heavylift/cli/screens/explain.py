@@ -16,9 +16,8 @@ from heavylift.units import format_bytes, format_gib
 def lines(explanation: Explanation) -> Iterator[str]:
     """The screen, line by line."""
     plan = explanation.plan
-    yield f"{plan.title} · {plan.rack.label} · {plan.engine} {plan.engine_version}" + (
-        f" · {plan.layout.label}"
-    )
+    engine = f"{plan.engine_title} {plan.engine_version}"
+    yield f"{plan.title} · {plan.rack.label} · {engine} · {plan.layout.label}"
     yield ""
     match explanation.topic:
         case "budget":

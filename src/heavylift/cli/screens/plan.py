@@ -8,11 +8,13 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
+from heavylift.cli.output import WIDTH
 from heavylift.cli.text import text
 from heavylift.records.plan import (
     Kind,
     Plan,
     PlanVerdict,
+    Rack,
     Segment,
     Support,
     Term,
@@ -21,6 +23,8 @@ from heavylift.records.ranges import Interval
 from heavylift.units import GIB, format_gib, format_tokens
 
 _BAR_CELLS: Final = 40
+# Where the column of numbers ends, in cells.
+_NUMBER_END: Final = 62
 _GLYPH: Final = {
     Segment.WEIGHTS: "█",
     Segment.KV_CACHE: "▓",
@@ -45,9 +49,9 @@ def lines(plan: Plan) -> Iterator[Text | str]:
     yield text(
         "plan.subject",
         title=plan.title,
-        variant=plan.variant,
-        rack=plan.rack.label.replace("x", " × ", plan.rack.label.count("x")),
-        engine=plan.engine,
+        variant=plan.variant_title,
+        rack=_rack(plan.rack),
+        engine=plan.engine_title,
         version=plan.engine_version,
         layout=plan.layout.label,
     )
@@ -65,11 +69,14 @@ def lines(plan: Plan) -> Iterator[Text | str]:
         yield from _segment(plan, segment)
     yield _left(plan)
     yield ""
-    yield from _holds(plan)
-    yield from _limits(plan)
-    yield from _remarks(plan)
-    yield from _fixes(plan)
-    yield from _defaults(plan)
+    for paragraph in (_holds, _limits, _remarks, _fixes, _defaults):
+        yield from paragraph(plan)
+
+
+def _rack(rack: Rack) -> str:
+    if rack.nodes == 1:
+        return f"{rack.gpus_per_node} × {rack.gpu_title}"
+    return f"{rack.nodes} × {rack.gpus_per_node} × {rack.gpu_title}"
 
 
 def status(support: Support) -> str:
@@ -83,8 +90,8 @@ def interval(value: Interval, unit: int = GIB, digits: int = 2) -> str:
     if value.is_point:
         return low
     if value.high is None:
-        return f"{value.low / unit:,.0f} – ?"
-    return f"{value.low / unit:,.1f} – {value.high / unit:,.1f}"
+        return f"{low} – ?" if value.low else "0 – ?"
+    return f"{low} – {value.high / unit:,.{digits}f}"
 
 
 def _heading(plan: Plan) -> str:
@@ -104,8 +111,8 @@ def _heading(plan: Plan) -> str:
 
 def _row(left: str, number: str, right: str) -> str:
     """Three columns, by cells: what, GiB, kind and the rest."""
-    space = max(1, 57 - cell_len(left) - cell_len(number))
-    return f"{left}{' ' * space}{number}  {right}"
+    space = max(1, _NUMBER_END - cell_len(left) - cell_len(number))
+    return f"{left}{' ' * space}{number}  {right}".rstrip()
 
 
 def _bar(plan: Plan) -> str:
@@ -121,19 +128,25 @@ def _bar(plan: Plan) -> str:
 
 
 def _segment(plan: Plan, segment: Segment) -> Iterator[str]:
+    """A row per term; the parts of a state are one row, because they are had or not together."""
     terms = [term for term in plan.terms if term.segment == segment]
+    if segment is Segment.RECURRENT_STATE and terms:
+        bytes_ = terms[0].bytes
+        for term in terms[1:]:
+            bytes_ = bytes_ + term.bytes
+        detail = text("plan.state_detail", each=f"{plan.state_bytes_per_sequence:,}")
+        yield _term_row(segment, segment, detail, bytes_, terms[0].kind)
+        return
     for term in terms:
         name = segment if len(terms) == 1 else term.id.removeprefix(f"{segment}.")
-        detail = _detail(plan, term)
-        label = f"  {_GLYPH[segment]} {name:<17}"
-        number = interval(term.bytes)
-        kind = text(f"kind.{term.kind}")
-        room = 57 - cell_len(label) - cell_len(number) - 2
-        if cell_len(detail) <= room:
-            yield _row(f"{label} {detail}", number, kind)
-        else:
-            yield _row(label, number, kind)
-            yield f"      {_clip(detail, 74)}"
+        yield _term_row(segment, name, _detail(plan, term), term.bytes, term.kind)
+
+
+def _term_row(segment: Segment, name: str, detail: str, bytes_: Interval, kind: Kind) -> str:
+    label = f"  {_GLYPH[segment]} {name:<17}"
+    number = interval(bytes_)
+    room = _NUMBER_END - cell_len(label) - cell_len(number) - 2
+    return _row(f"{label} {_clip(detail, room)}", number, text(f"kind.{kind}"))
 
 
 def _detail(plan: Plan, term: Term) -> str:
@@ -141,17 +154,15 @@ def _detail(plan: Plan, term: Term) -> str:
         tensors = sum(part.tensors for part in term.parts)
         return f"{tensors:,} {text('explain.tensors')}" if tensors else ""
     if term.segment == Segment.KV_CACHE:
-        return f"{plan.kv_bytes_per_token:,} B/token"
-    if term.kind is Kind.UNKNOWN and term.note:
-        return term.note
-    return term.note or ""
+        return text("plan.kv_detail", each=f"{plan.kv_bytes_per_token:,}")
+    return text("plan.no_receipt") if term.kind is Kind.UNKNOWN else ""
 
 
 def _clip(words: str, cells: int) -> str:
     if cell_len(words) <= cells:
         return words
     clipped = words
-    while cell_len(clipped) > cells - 1:
+    while clipped and cell_len(clipped) > cells - 1:
         clipped = clipped[:-1]
     return f"{clipped}…"
 
@@ -169,18 +180,19 @@ def _left(plan: Plan) -> str:
             budget=format_gib(pool.bytes),
         )
     headroom = plan.per_gpu.headroom_bytes
-    high = sum((term.bytes.high or 0) - term.bytes.low for term in plan.terms
-               if term.segment in pool.inside)
-    open_ended = any(
-        term.bytes.high is None for term in plan.terms if term.segment in pool.inside
+    high = sum(
+        (term.bytes.high or 0) - term.bytes.low
+        for term in plan.terms
+        if term.segment in pool.inside
     )
+    open_ended = any(term.bytes.high is None for term in plan.terms if term.segment in pool.inside)
     if open_ended:
-        number = f"? – {headroom / GIB:,.1f}"
+        number = f"? – {format_gib(headroom)}"
     elif high:
-        number = f"{(headroom - high) / GIB:,.1f} – {headroom / GIB:,.1f}"
+        number = f"{format_gib(headroom - high)} – {format_gib(headroom)}"
     else:
         number = format_gib(headroom)
-    return _row(f"  {_LEFT} {text('plan.left'):<17} {of}", number, "")
+    return _row(f"  {_LEFT} {text('plan.left'):<6} {of}", number, "")
 
 
 def _range(value: Interval, show: str = "{:,}") -> str:
@@ -192,49 +204,47 @@ def _range(value: Interval, show: str = "{:,}") -> str:
     return text("plan.range", low=show.format(value.low), high=high)
 
 
-def _holds(plan: Plan) -> Iterator[str]:
+def _holds(plan: Plan) -> Iterator[Text]:
     held = plan.capacity
     context = format_tokens(plan.context_tokens)
     if not held.max_sequences.high:
-        yield text("plan.holds_nothing", context=context)
+        yield Text(text("plan.holds_nothing", context=context))
         return
-    longest = Interval(low=held.max_context_tokens.low, high=held.max_context_tokens.high)
     binding = next(limit for limit in plan.limits if limit.binds)
-    yield text(
+    words = text(
         "plan.holds",
         sequences=_range(held.max_sequences),
         context=context,
-        longest=_range(longest),
+        longest=_range(held.max_context_tokens),
         tokens=_range(held.kv_tokens),
+        term=binding.term,
     )
-    yield text("plan.next_limit", term=binding.term)
+    yield from wrapped(words, "")
 
 
 def _limits(plan: Plan) -> Iterator[Text]:
     for limit in plan.limits:
         if limit.short_bytes:
-            yield Text(
-                "x "
-                + text(
-                    "plan.limit.short",
-                    limit=text(f"plan.limit.{limit.id}"),
-                    need=format_gib(limit.need_bytes),
-                    have=format_gib(limit.have_bytes),
-                    short=format_gib(limit.short_bytes),
-                ),
-                style="red",
+            words = text(
+                "plan.limit.short",
+                limit=text(f"plan.limit.{limit.id}"),
+                need=format_gib(limit.need_bytes),
+                have=format_gib(limit.have_bytes),
+                short=format_gib(limit.short_bytes),
             )
+            yield from wrapped(f"x {words}", "  ", style="red")
 
 
 def _remarks(plan: Plan) -> Iterator[Text]:
     for note in plan.notes:
-        yield Text(f"! {text(f'note.{note.code}', **note.params)}", style="yellow")
+        words = text(f"note.{note.code}", **note.params)
+        yield from wrapped(f"! {words}", "  ", style="yellow")
 
 
-def _fixes(plan: Plan) -> Iterator[str]:
+def _fixes(plan: Plan) -> Iterator[Text]:
     if not plan.fixes:
         return
-    yield text("plan.fixes")
+    yield Text(text("plan.fixes"))
     for fix in plan.fixes:
         words = text(
             "fix.line",
@@ -242,15 +252,27 @@ def _fixes(plan: Plan) -> Iterator[str]:
             verdict=text(f"verdict.{fix.verdict}").lower(),
             left=format_gib(fix.headroom_bytes, 1),
         )
-        yield f"  → {words}"
+        yield Text(f"  → {words}")
 
 
-def _defaults(plan: Plan) -> Iterator[str]:
+def wrapped(words: str, indent: str, *, style: str = "") -> Iterator[Text]:
+    """Words on lines of at most 80 cells, the second and later ones indented."""
+    line = ""
+    for word in words.split(" "):
+        if line and cell_len(line) + 1 + cell_len(word) > WIDTH:
+            yield Text(line, style=style)
+            line = f"{indent}{word}"
+        else:
+            line = f"{line} {word}" if line else word
+    yield Text(line, style=style)
+
+
+def _defaults(plan: Plan) -> Iterator[Text]:
     if not plan.defaults:
         return
     listed = [
         text("plan.default", name=entry.name, value=entry.value, source=entry.source)
         for entry in plan.defaults
     ]
-    yield ""
-    yield text("plan.defaults", listed="; ".join(listed))
+    yield Text("")
+    yield from wrapped(text("plan.defaults", listed="; ".join(listed)), "  ", style="dim")

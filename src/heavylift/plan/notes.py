@@ -1,0 +1,97 @@
+"""Remarks on a plan: what was read into the request, what a layout costs, where sources differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heavylift.plan.subject import Subject
+from heavylift.plan.support import ran_as_published
+from heavylift.plan.weights import expert_split
+from heavylift.records.plan import Capacity, Layout, Note, Status, Support
+
+# What is missing even when the bytes fit, by the best word there is.
+_PROOF = {Status.VERIFIED: "no_proof_of_traffic", Status.REPORTED: "one_report"}
+
+
+def notes(subject: Subject, layout: Layout, fits: Capacity, known: Support) -> tuple[Note, ...]:
+    """All remarks, in the order they are read."""
+    return (
+        *_reading(subject),
+        *_padding(subject, layout),
+        *_pipeline(layout),
+        *_contradiction(subject, layout, fits),
+        *_sources(subject, known),
+        *_proof(fits, known),
+        *_shared_context(subject),
+    )
+
+
+def _reading(subject: Subject) -> Iterator[Note]:
+    rack = subject.rack
+    if rack.reading is not None:
+        yield Note(
+            code=f"rack_{rack.reading}",
+            params={"text": rack.text, "nodes": rack.nodes, "per_node": rack.gpus_per_node},
+        )
+
+
+def _padding(subject: Subject, layout: Layout) -> Iterator[Note]:
+    experts = expert_split(subject, layout)
+    if experts is None or not experts.is_padded:
+        return
+    yield Note(
+        code="expert_padding",
+        params={
+            "inner": experts.inner,
+            "padded": experts.width * experts.ranks,
+            "width": experts.width,
+            "ranks": experts.ranks,
+            "backend": subject.moe_backend or "?",
+            "engine": subject.engine.title,
+            "version": subject.version_text,
+        },
+    )
+
+
+def _pipeline(layout: Layout) -> Iterator[Note]:
+    if layout.pipeline_parallel_size > 1 and layout.tensor_parallel_size > 1:
+        yield Note(code="pipeline_bubbles", params={"stages": layout.pipeline_parallel_size})
+
+
+def _contradiction(subject: Subject, layout: Layout, fits: Capacity) -> Iterator[Note]:
+    ran = ran_as_published(subject, layout)
+    if fits is Capacity.DOES_NOT_FIT and ran is not None:
+        params = {"recipe": ran.id, "source": ran.source, "as_of": ran.as_of.isoformat()}
+        yield Note(code="published_but_no_room", params={**params})
+
+
+def _sources(subject: Subject, known: Support) -> Iterator[Note]:
+    if known.conflict is not None and subject.version_is_read:
+        yield Note(code="sources_differ", params={"other": known.conflict})
+    if not subject.version_is_read:
+        yield Note(
+            code="version_unread",
+            params={
+                "version": subject.version_text,
+                "taken": subject.scope.version.id,
+                "engine": subject.engine.title,
+            },
+        )
+
+
+def _proof(fits: Capacity, known: Support) -> Iterator[Note]:
+    if fits is not Capacity.DOES_NOT_FIT:
+        yield Note(code=_PROOF.get(known.status, "no_proof_of_run"))
+
+
+def _shared_context(subject: Subject) -> Iterator[Note]:
+    rule = subject.scope.first(subject.engine.caches)
+    if rule is not None and rule.context_shared and subject.concurrency > 1:
+        yield Note(
+            code="context_shared",
+            params={
+                "context": subject.context_tokens,
+                "slots": subject.concurrency,
+                "each": subject.context_tokens // subject.concurrency,
+            },
+        )
