@@ -1,4 +1,4 @@
-"""Filling in what nobody said: from the published recipe, else the engine, else ours; all listed."""
+"""Filling in what nobody said: from a published recipe, else the engine, else ours; all listed."""
 
 from __future__ import annotations
 
@@ -264,7 +264,8 @@ class _Filling:
 
     def moe_backend(self) -> tuple[str | None, int | None]:
         """The MoE backend and its multiple; neither for a model without experts, or where nothing
-        is known of this card. Raises PLAN014 when the engine has none of that name here."""
+        is known of this card. Raises PLAN014 when the engine has none of that name here.
+        """
         if "experts" not in self._knowledge.model.dims:
             return None, None
         backends = self.scope.all(self._engine.moe_backends)
@@ -283,7 +284,7 @@ class _Filling:
         raise HeavyliftError("PLAN014", params)
 
     def fraction(self, batched: int | None, *, vision: bool) -> float | None:
-        """The memory fraction in the engine's own sense; None where it has none or none is known."""
+        """The memory fraction in the engine's own sense; None where none exists or is known."""
         rule = self.scope.first(self._engine.budgets)
         if rule is None or rule.base == "none":
             return None

@@ -30,8 +30,8 @@ def fixes(plan: Plan, knowledge: Knowledge) -> tuple[Fix, ...]:
     """Changes after which the plan holds; empty when it already fits.
 
     Each change is the smallest of its kind that does: the fewest more GPUs, each vendor's smallest
-    card of the same count, experts spread whole, a narrower KV dtype, less context, fewer sequences,
-    no vision tower. What needs no new hardware comes first.
+    card of the same count, experts spread whole, a narrower KV dtype, less context, fewer
+    sequences, no vision tower. What needs no new hardware comes first.
     """
     if plan.verdict is PlanVerdict.FITS:
         return ()

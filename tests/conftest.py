@@ -1,0 +1,73 @@
+"""Fixtures that every part of the suite shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heavylift.plan.planner import Knowledge
+from heavylift.planning import Planning
+from heavylift.records.plan import Plan, PlanRequest, Rack
+
+
+@pytest.fixture(scope="session")
+def planning() -> Planning:
+    """The shipped facts, read once for the whole run."""
+    return Planning()
+
+
+@pytest.fixture(scope="session")
+def knowledge_of(planning: Planning) -> Callable[[str], Knowledge]:
+    """What a plan of a model may look at, read once per model."""
+    known: dict[str, Knowledge] = {}
+
+    def of(model: str) -> Knowledge:
+        if model not in known:
+            known[model] = planning.knowledge(model)
+        return known[model]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def make_plan(planning: Planning, knowledge_of: Callable[[str], Knowledge]) -> Callable[..., Plan]:
+    """`make_plan("kimi-k3", "8xMI355X", tensor=8, engine="atom", …)`: a plan without fixes.
+
+    Layout sizes are given by the names of the constraints; everything else is a field of the
+    request. `fixes=True` looks for fixes as well.
+    """
+    sizes = ("tensor", "pipeline", "data", "expert", "decode_context")
+
+    def make(model: str, on: str, *, fixes: bool = False, **given: Any) -> Plan:
+        knowledge = knowledge_of(model)
+        constraints = {name: given.pop(name) for name in sizes if name in given}
+        given["engine"] = planning.engine(given.get("engine"))
+        gpu, rack = planning.rack(on)
+
+        def build(each: Rack) -> PlanRequest:
+            return PlanRequest(model=model, rack=each, layout_constraints=constraints, **given)
+
+        request = build if rack is None else build(rack)
+        return planning.plan(request, knowledge, gpu=gpu, with_fixes=fixes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference data that is not part of the repository; skips where it is absent."""
+    folder = Path(os.environ.get("HEAVYLIFT_SHARED", Path(__file__).parents[2] / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip("no reference data beside the repository")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test writes where the user's own files are."""
+    if "HEAVYLIFT_HOME" not in os.environ:
+        monkeypatch.setenv("HEAVYLIFT_HOME", str(tmp_path_factory.mktemp("home")))
