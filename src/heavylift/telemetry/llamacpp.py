@@ -22,7 +22,7 @@ HOST: Final = "host"
 
 _MIB: Final = r"\s*([0-9]+\.[0-9]+) MiB"
 # A pass begins where the tensors are placed.
-_PASS_START: Final = "load_tensors: loading model tensors"
+_FIRST_LINE: Final = "load_tensors: loading model tensors"
 _CONTEXT_START: Final = "constructing llama_context"
 _BUFFER: Final = re.compile(rf"(\S+) +(model|KV|RS|compute|output) buffer size ={_MIB}")
 _SETTING: Final = re.compile(
@@ -198,7 +198,7 @@ def receipt(
 def _last_pass(lines: Iterable[str]) -> list[str]:
     kept: list[str] = []
     for line in lines:
-        if _PASS_START in line:
+        if _FIRST_LINE in line:
             kept = []
         kept.append(line.rstrip("\n"))
     return kept
