@@ -37,7 +37,7 @@ SLOT_TOKENS = 1024
 def settings(model: Path, name: str) -> EmbeddedSettings:
     """Four slots of 1024 tokens."""
     return EmbeddedSettings(
-        model_path=str(model), model=name, context_tokens=SLOT_TOKENS, slots=SLOTS
+        model_path=str(model), model=name, slot_tokens=SLOT_TOKENS, slots=SLOTS
     )
 
 
@@ -162,7 +162,7 @@ def test_llama_cpp_forecasts_the_whole_k3_as_the_formulas_do(
     """KV 24 MLA layers × 576 × 2 B per token; state of 69 KDA layers 464,633,856 B per sequence."""
     kv_mib, state_mib = mib
     asked = EmbeddedSettings(
-        model_path=str(k3_header), model="kimi-k3", context_tokens=context // slots, slots=slots
+        model_path=str(k3_header), model="kimi-k3", slot_tokens=context // slots, slots=slots
     )
     argv = embedded.fit_argv(
         asked,
@@ -221,7 +221,7 @@ def test_whatever_ends_heavylift_ends_the_engine(
         from heavylift.launch.runner import serve
         from heavylift.recipe.engines import embedded
         settings = embedded.EmbeddedSettings(
-            model_path=sys.argv[1], model="m", context_tokens=256
+            model_path=sys.argv[1], model="m", slot_tokens=256
         )
         spec = embedded.launch_spec(
             settings,

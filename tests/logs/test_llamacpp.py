@@ -122,7 +122,7 @@ def test_a_receipt_says_what_it_answers_for() -> None:
     )
     assert receipt.backend == "cpu"
     assert receipt.workload == {
-        "context_tokens": 1024,
+        "context_tokens": 4096,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 512,
         "kv_cache_dtype": "f16",

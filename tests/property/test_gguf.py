@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heavylift.checkpoint.formats import GGUF_TYPES
-from heavylift.checkpoint.gguf import Entry, ValueType, parse
+from heavylift.checkpoint.gguf import Entry, Scalar, ValueType, parse
 from heavylift.checkpoint.gguf_writer import TensorSpec, build
 from heavylift.errors import HeavyliftError
 
 NAMES = st.text(string.ascii_lowercase + "._{}0", min_size=1, max_size=20)
-BY_TYPE = {
+BY_TYPE: dict[ValueType, st.SearchStrategy[Scalar]] = {
     ValueType.UINT8: st.integers(0, 2**8 - 1),
     ValueType.INT8: st.integers(-(2**7), 2**7 - 1),
     ValueType.UINT16: st.integers(0, 2**16 - 1),

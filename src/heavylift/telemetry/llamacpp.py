@@ -168,11 +168,14 @@ def receipt(
     rack: str,
     taken_at: str,
 ) -> Receipt:
-    """The receipt of one start. `taken_at` is an ISO 8601 time; `rack` as typed."""
+    """The receipt of one start. `taken_at` is an ISO 8601 time; `rack` as typed.
+
+    Its `context_tokens` are those of all slots together, which is llama.cpp's setting of that name.
+    """
     gpus = [device for device in memory.devices if device != HOST]
     backend = gpus[0].rstrip("0123456789").lower() if gpus else "cpu"
     workload: dict[str, int | str] = {
-        "context_tokens": memory.slot_tokens,
+        "context_tokens": memory.context_tokens,
         "max_num_seqs": memory.slots,
         "max_num_batched_tokens": memory.ubatch_tokens,
     }

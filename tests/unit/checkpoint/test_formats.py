@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from heavylift.checkpoint.formats import (
     GGUF_NAMES,
@@ -17,11 +17,13 @@ from heavylift.checkpoint.formats import (
 
 
 @pytest.mark.parametrize("reference", list(GGML_QUANT_SIZES), ids=lambda kind: kind.name)
-def test_every_type_of_the_gguf_package_has_the_same_number_and_sizes(reference: int) -> None:
+def test_every_type_of_the_gguf_package_has_the_same_number_and_sizes(
+    reference: GGMLQuantizationType,
+) -> None:
     """Number, elements per block and bytes per block are those of llama.cpp's own package."""
     elements, size = GGML_QUANT_SIZES[reference]
     name = GGUF_NAMES[int(reference)]
-    assert name == reference.name  # type: ignore[attr-defined] # the package types it as int
+    assert name == reference.name
     assert GGUF_TYPES[name] == BlockType(elements, size)
 
 

@@ -12,6 +12,7 @@ import pytest
 from heavylift.checkpoint.gguf import Entry, GgufFile, GgufTensor, ValueType
 from heavylift.checkpoint.gguf_file import read_gguf
 from heavylift.checkpoint.gguf_writer import build, write_gguf
+from heavylift.checkpoint.inventory import from_facts
 from heavylift.devserver import tiny_k3
 from heavylift.facts.catalog import Catalog
 
@@ -64,7 +65,7 @@ def test_gguf_and_safetensors_hold_the_same_weights() -> None:
     family = catalog.family("kimi-k3")
     by_role: dict[str, dict[str, int]] = {}
     for variant in model.variants[:2]:
-        inventory = tiny_k3.from_facts(model, family, variant)
+        inventory = from_facts(model, family, variant)
         params = by_role.setdefault(variant.format, {})
         for group in inventory.groups:
             params[group.role] = params.get(group.role, 0) + group.params_total
@@ -111,7 +112,7 @@ def test_facts_of_the_tiny_model_match_its_file(tiny: Path) -> None:
     catalog = Catalog()
     model = tiny_k3.tiny_model(catalog.model("kimi-k3"))
     (variant,) = model.variants
-    inventory = tiny_k3.from_facts(model, catalog.family("kimi-k3"), variant)
+    inventory = from_facts(model, catalog.family("kimi-k3"), variant)
     assert inventory.bytes_total == read_gguf(tiny).tensor_bytes
     assert inventory.tensors == len(read_gguf(tiny).tensors)
 

@@ -87,7 +87,7 @@ def test_a_full_disk_is_said_before_anything_is_built(
     """With both numbers, and without leaving an environment behind."""
 
     def full(_path: Any) -> Any:
-        return shutil._ntuple_diskusage(100, 99, 1)  # type: ignore[attr-defined] # its result type
+        return shutil._ntuple_diskusage(100, 99, 1)
 
     monkeypatch.setattr(shutil, "disk_usage", full)
     with pytest.raises(HeavyliftError) as caught:

@@ -9,7 +9,7 @@ import pytest
 from heavylift.recipe.engines import embedded
 
 SETTINGS = embedded.EmbeddedSettings(
-    model_path="/models/smollm2.gguf", model="smollm2", context_tokens=1024, slots=4
+    model_path="/models/smollm2.gguf", model="smollm2", slot_tokens=1024, slots=4
 )
 
 
@@ -43,7 +43,7 @@ def test_the_key_travels_as_a_named_secret_only() -> None:
 @pytest.mark.parametrize("context", [0, 100, -256])
 def test_a_context_that_the_engine_would_round_is_refused(context: int) -> None:
     """llama.cpp pads to 256 tokens per slot; a plan for another number would not hold."""
-    settings = dataclasses.replace(SETTINGS, context_tokens=context)
+    settings = dataclasses.replace(SETTINGS, slot_tokens=context)
     with pytest.raises(ValueError, match=str(context)):
         embedded.launch_spec(settings, python="p", child="c", plan_digest="d")
 
