@@ -13,6 +13,7 @@ import pytest
 from heavylift.devserver.tiny_k3 import write_k3_header, write_tiny_k3
 from heavylift.errors import HeavyliftError
 from heavylift.launch import engine_env
+from heavylift.launch.embedded import launch
 from heavylift.launch.runner import Served, serve
 from heavylift.recipe.engines import embedded
 
@@ -71,12 +72,7 @@ def start(engine_home: Path, tmp_path: Path, api_key: str) -> Serve:  # noqa: AR
 
     @contextmanager
     def started(settings: embedded.EmbeddedSettings) -> Iterator[Served]:
-        spec = embedded.launch_spec(
-            settings,
-            python=str(engine_env.engine_python(engine_env.embedded_dir())),
-            child=str(engine_env.CHILD),
-            plan_digest="sha256:none",
-        )
+        spec = launch(settings, plan_digest="sha256:none")
         with serve(
             spec, secrets={embedded.KEY_SECRET: api_key}, log=tmp_path / "engine.log"
         ) as served:

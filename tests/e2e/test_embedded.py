@@ -18,14 +18,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from heavylift.checkpoint.gguf_file import read_gguf
 from heavylift.errors import HeavyliftError
-from heavylift.launch import engine_env
-from heavylift.launch.runner import Served, run_to_end
-from heavylift.recipe.engines import embedded
+from heavylift.launch.embedded import launch
+from heavylift.launch.runner import Served
 from heavylift.recipe.engines.embedded import EmbeddedSettings
-from heavylift.telemetry import llamacpp
-from heavylift.units import MIB
 
 pytestmark = pytest.mark.e2e
 
@@ -36,9 +32,7 @@ SLOT_TOKENS = 1024
 
 def settings(model: Path, name: str) -> EmbeddedSettings:
     """Four slots of 1024 tokens."""
-    return EmbeddedSettings(
-        model_path=str(model), model=name, slot_tokens=SLOT_TOKENS, slots=SLOTS
-    )
+    return EmbeddedSettings(model_path=str(model), model=name, slot_tokens=SLOT_TOKENS, slots=SLOTS)
 
 
 def ask(
@@ -110,78 +104,6 @@ def test_the_api_listens_on_loopback_and_wants_the_key(
         assert api_key not in arguments + "\n".join(served.log_lines())
 
 
-def test_smollm2_memory_is_what_its_shapes_say(start: Serve, smollm2: Path) -> None:
-    """Weights from our reading of the file, KV = 30 layers × 3 heads × 64 × 2 × 2 B × tokens."""
-    with start(settings(smollm2, "smollm2")) as served:
-        memory = llamacpp.parse(served.log_lines())
-    measured = {term.term: term for term in llamacpp.measured_terms(memory)}
-    kv = 30 * 3 * 64 * 2 * 2 * SLOTS * SLOT_TOKENS
-    assert f"{kv / MIB:.2f}" == f"{measured['kv_cache'].bytes / MIB:.2f}" == "90.00"
-    weights = read_gguf(smollm2).tensor_bytes
-    assert abs(weights - measured["weights"].bytes) < measured["weights"].resolution_bytes
-    output = SLOTS * 49152 * 4
-    assert abs(output - measured["workspace.output_buffer"].bytes) == 0
-
-
-def test_tiny_k3_cache_and_state_equal_the_log_to_the_printed_digit(
-    start: Serve, tiny_k3: Path
-) -> None:
-    """The formulas of the whole K3 with the tiny one's numbers: 3 MLA and 6 KDA layers, 4 heads.
-
-    KV = layers × 576 × 2 B × tokens; S = layers × sequences × heads × 128 × 128 × 4 B;
-    R = layers × sequences × 3 × heads × 128 × (4 - 1) × 4 B.
-    """
-    with start(settings(tiny_k3, "kimi-k3-tiny-random")) as served:
-        memory = llamacpp.parse(served.log_lines())
-    measured = {term.term: term for term in llamacpp.measured_terms(memory)}
-    expected = {
-        "kv_cache": 3 * 576 * 2 * SLOTS * SLOT_TOKENS,
-        "recurrent_state.kda_recurrent": 6 * SLOTS * 4 * 128 * 128 * 4,
-        "recurrent_state.kda_conv": 6 * SLOTS * 3 * 4 * 128 * (4 - 1) * 4,
-        "workspace.output_buffer": SLOTS * 49152 * 4,
-    }
-    for term, predicted in expected.items():
-        assert f"{predicted / MIB:.2f}" == f"{measured[term].bytes / MIB:.2f}", term
-    weights = read_gguf(tiny_k3).tensor_bytes
-    assert abs(weights - measured["weights"].bytes) < measured["weights"].resolution_bytes
-
-
-@pytest.mark.usefixtures("engine_home")
-@pytest.mark.parametrize(
-    ("slots", "context", "mib"),
-    [
-        (1, 131_072, ("3456.00", "443.11")),
-        (1, 1_048_576, ("27648.00", "443.11")),
-        (4, 262_144, ("6912.00", "1772.44")),
-        (8, 1_048_576, ("27648.00", "3544.88")),
-    ],
-)
-def test_llama_cpp_forecasts_the_whole_k3_as_the_formulas_do(
-    k3_header: Path, tmp_path: Path, slots: int, context: int, mib: tuple[str, str]
-) -> None:
-    """KV 24 MLA layers × 576 × 2 B per token; state of 69 KDA layers 464,633,856 B per sequence."""
-    kv_mib, state_mib = mib
-    asked = EmbeddedSettings(
-        model_path=str(k3_header), model="kimi-k3", slot_tokens=context // slots, slots=slots
-    )
-    argv = embedded.fit_argv(
-        asked,
-        python=str(engine_env.engine_python(engine_env.embedded_dir())),
-        child=str(engine_env.CHILD),
-    )
-    fit = llamacpp.parse_fit(run_to_end(argv, log=tmp_path / "fit.log", timeout_s=120))
-    assert fit.memory.kv is not None
-    assert fit.memory.recurrent is not None
-    assert f"{fit.memory.kv.size.bytes / MIB:.2f}" == kv_mib
-    assert f"{fit.memory.recurrent.size.bytes / MIB:.2f}" == state_mib
-    assert f"{24 * 576 * 2 * context / MIB:.2f}" == kv_mib
-    per_sequence = 69 * 96 * 128 * 128 * 4 + 69 * 3 * 96 * 128 * (4 - 1) * 4
-    assert per_sequence == 464_633_856
-    assert f"{per_sequence * slots / MIB:.2f}" == state_mib
-    # The table is in whole MiB, rounded down for each of two buffers.
-    assert 0 <= read_gguf(k3_header).tensor_bytes / MIB - fit.model_mib < 2
-
-
 def test_a_model_that_is_no_model_ends_with_the_engine_s_own_words(
     start: Serve, tmp_path: Path
 ) -> None:
@@ -196,14 +118,9 @@ def test_a_model_that_is_no_model_ends_with_the_engine_s_own_words(
 
 def test_the_child_refuses_to_serve_without_a_key(smollm2: Path) -> None:
     """An open API is not started by accident."""
-    argv = embedded.launch_spec(
-        settings(smollm2, "smollm2"),
-        python=str(engine_env.engine_python(engine_env.embedded_dir())),
-        child=str(engine_env.CHILD),
-        plan_digest="",
-    )
+    spec = launch(settings(smollm2, "smollm2"), plan_digest="")
     result = subprocess.run(
-        argv.ranks[0].argv, check=False, capture_output=True, text=True, timeout=30, env={}
+        spec.ranks[0].argv, check=False, capture_output=True, text=True, timeout=30, env={}
     )
     assert result.returncode == 2
     assert "HEAVYLIFT_API_KEY is not set" in result.stderr
@@ -217,18 +134,11 @@ def test_whatever_ends_heavylift_ends_the_engine(
     program = textwrap.dedent("""
         import sys, time
         from pathlib import Path
-        from heavylift.launch import engine_env
+        from heavylift.launch.embedded import launch
         from heavylift.launch.runner import serve
-        from heavylift.recipe.engines import embedded
-        settings = embedded.EmbeddedSettings(
-            model_path=sys.argv[1], model="m", slot_tokens=256
-        )
-        spec = embedded.launch_spec(
-            settings,
-            python=str(engine_env.engine_python(engine_env.embedded_dir())),
-            child=str(engine_env.CHILD),
-            plan_digest="",
-        )
+        from heavylift.recipe.engines.embedded import EmbeddedSettings
+        settings = EmbeddedSettings(model_path=sys.argv[1], model="m", slot_tokens=256)
+        spec = launch(settings, plan_digest="")
         with serve(spec, secrets={"api-key": "k" * 16}, log=Path(sys.argv[2])) as served:
             print(served.pid, flush=True)
             time.sleep(60)
