@@ -18,8 +18,11 @@ def read_gguf(path: Path) -> gguf.GgufFile:
         with path.open("rb") as file:
             if file.seek(0, 2) == 0:  # an empty file cannot be mapped
                 return gguf.parse(b"", path=str(path))
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                return gguf.parse(memoryview(mapped), path=str(path))
+            with (
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+                memoryview(mapped) as view,
+            ):
+                return gguf.parse(view, path=str(path))
     except OSError as error:
         raise HeavyliftError(
             "CKPT061", {"path": str(path), "reason": error.strerror or type(error).__name__}

