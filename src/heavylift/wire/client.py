@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Self
@@ -303,7 +304,8 @@ class ChatStream:
         )
         self._accumulator = Accumulator()
         self._parser = sse.Parser()
-        self._done = False
+        self._ready: deque[Timed] = deque()
+        self._over = False
         self._failure: Failure | None = None
         self._error: ErrorBody | None = None
         self._body: bytes | None = None
@@ -321,17 +323,16 @@ class ChatStream:
     ) -> None:
         self._exchange.close()
 
-    async def __aiter__(self) -> AsyncIterator[Timed]:
-        exchange = self._exchange
-        if exchange.failure is None:
-            source = self._streamed if self._is_stream() else self._whole
-            async for timed in source():
-                yield timed
-        exchange.stopwatch.ended(self._client.clock())
-        if self._done:
-            await exchange.linger()
-        exchange.close()
-        self._outcome = self._make_outcome()
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Timed:
+        while not self._ready:
+            if self._over:
+                await self._finish()
+                raise StopAsyncIteration
+            await self._read()
+        return self._ready.popleft()
 
     def outcome(self) -> Outcome:
         """What became of it; only after the iteration has ended."""
@@ -340,36 +341,41 @@ class ChatStream:
             raise RuntimeError(message)
         return self._outcome
 
-    def _is_stream(self) -> bool:
+    async def _read(self) -> None:
         exchange = self._exchange
-        return exchange.status == 200 and exchange.content_type == "text/event-stream"  # noqa: PLR2004
+        if exchange.failure is None:
+            if exchange.status == 200 and exchange.content_type == "text/event-stream":  # noqa: PLR2004
+                await self._read_events()
+            else:
+                await self._read_whole()
+                self._over = True
+        if self._over or exchange.failure is not None:
+            self._over = True
+            exchange.stopwatch.ended(self._client.clock())
 
-    async def _streamed(self) -> AsyncIterator[Timed]:
-        while not self._done and self._failure is None:
-            chunk = await self._exchange.read_some()
-            if not chunk:
-                return
-            # One time for all events of a read: they arrived together.
-            at = self._client.clock()
-            for delta in self._deltas(chunk):
-                self._exchange.stopwatch.delta(delta, at)
-                self._accumulator.add(delta)
-                yield Timed(at, delta)
-
-    def _deltas(self, chunk: bytes) -> list[Delta]:
-        deltas = []
+    async def _read_events(self) -> None:
+        chunk = await self._exchange.read_some()
+        if not chunk:
+            self._over = True
+            return
+        # One time for all events of a read: they arrived together.
+        at = self._client.clock()
         try:
             for event in self._parser.feed(chunk):
                 if event.data == openai.DONE:
                     self._accumulator.done()
-                    self._done = True
-                    break
-                deltas.append(self._protocol.event(event.data))
+                    self._over = True
+                    return
+                self._take(at, self._protocol.event(event.data))
         except HeavyliftError as problem:
             self._note_malformed(problem)
-        return deltas
 
-    async def _whole(self) -> AsyncIterator[Timed]:
+    def _take(self, at: float, delta: Delta) -> None:
+        self._exchange.stopwatch.delta(delta, at)
+        self._accumulator.add(delta)
+        self._ready.append(Timed(at, delta))
+
+    async def _read_whole(self) -> None:
         exchange = self._exchange
         body = await exchange.read_all(_REPLY_BYTES)
         if exchange.failure is not None:
@@ -389,10 +395,20 @@ class ChatStream:
         except HeavyliftError as problem:
             self._note_malformed(problem)
             return
+        # Not shown to the stopwatch: a whole reply has no first token to be seen.
         self._accumulator.add(delta)
-        yield Timed(self._client.clock(), delta)
+        self._ready.append(Timed(self._client.clock(), delta))
+
+    async def _finish(self) -> None:
+        if self._outcome is not None:
+            return
+        if self._failure is None:
+            await self._exchange.linger()
+        self._exchange.close()
+        self._outcome = self._make_outcome()
 
     def _note_malformed(self, problem: HeavyliftError) -> None:
+        self._over = True
         self._failure = Failure.MALFORMED
         self._error = ErrorBody(message=str(problem), type=problem.code)
 

@@ -213,13 +213,22 @@ def judge(reply: Reply, markers: Iterable[str] = ()) -> Failure | None:
         return Failure.ABORTED
     if any(marker in reply.text or marker in reply.reasoning for marker in markers):
         return Failure.MARKER_LEAK
-    if reply.tool_calls:
-        valid = all(call.has_valid_arguments for call in reply.tool_calls)
-        return None if valid else Failure.TOOL_ARGUMENTS_INVALID
-    if reply.finish_reason == "tool_calls":
+    return _judge_tools(reply) if _speaks_of_tools(reply) else _judge_text(reply)
+
+
+def _speaks_of_tools(reply: Reply) -> bool:
+    return bool(reply.tool_calls) or reply.finish_reason == "tool_calls"
+
+
+def _judge_tools(reply: Reply) -> Failure | None:
+    if not reply.tool_calls:
         return Failure.TOOL_CALLS_LOST
+    valid = all(call.has_valid_arguments for call in reply.tool_calls)
+    return None if valid else Failure.TOOL_ARGUMENTS_INVALID
+
+
+def _judge_text(reply: Reply) -> Failure | None:
     if reply.text:
         return None
-    if reply.reasoning and reply.finish_reason == "length":
-        return Failure.TRUNCATED_THINKING
-    return Failure.EMPTY
+    cut_short = reply.reasoning and reply.finish_reason == "length"
+    return Failure.TRUNCATED_THINKING if cut_short else Failure.EMPTY

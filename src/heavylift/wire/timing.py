@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from heavylift.wire.reply import Delta
 
@@ -72,7 +73,7 @@ class Stopwatch:
             ttft_s=self._since_sent(times[0] if times else None),
             ttfa_s=self._since_sent(self._first_answer_at),
             last_token_s=self._since_sent(times[-1] if times else None),
-            itl_s=tuple(later - earlier for earlier, later in zip(times, times[1:], strict=False)),
+            itl_s=tuple(later - earlier for earlier, later in pairwise(times)),
             e2e_s=self._since_sent(self._ended_at),
         )
 
