@@ -21,6 +21,7 @@ from heavylift.devserver.scenario import (
 
 _WORDS: Final = ("lift ", "the ", "load ", "with ", "care ", "and ", "count ", "bytes ")
 _GARBAGE: Final = b"data: \xff\xfe{]\x80 not json\n\n"
+_ASCII: Final = 0x7F
 _SPLIT_GAP_S: Final = 0.001
 """Between the halves of a cut event, so that they do not travel in one packet."""
 
@@ -117,16 +118,18 @@ def choose(scenario: Scenario, request: Asked) -> Turn:
     return Turn(pace=scenario.pace, reply=scenario.reply, fault=None)
 
 
-def script(reply: Reply, request: Asked) -> Script:
+def script(turn: Turn, request: Asked) -> Script:
     """The reply laid out in pieces, cut at the request's token limit as an engine would."""
+    reply = turn.reply
     pieces = tuple(_pieces(reply))
     finish = "tool_calls" if reply.tool_calls else "stop"
     if request.max_tokens is not None and len(pieces) > request.max_tokens:
         pieces = pieces[: request.max_tokens]
         finish = "length"
+    withheld = turn.has(FaultKind.NO_FINISH_REASON)
     return Script(
         pieces=pieces,
-        finish_reason=reply.finish_reason or finish,
+        finish_reason=None if withheld else reply.finish_reason or finish,
         prompt_tokens=request.prompt_tokens,
         model=request.model,
         reply=reply,
@@ -196,9 +199,7 @@ def _steps(
             break
         at_s = next(times)
         yield from (Step(at_s, frame=frame) for frame in dialect.piece(laid_out.pieces[number]))
-    withheld = turn.has(FaultKind.NO_FINISH_REASON)
-    finish = None if withheld else laid_out.finish_reason
-    yield from (Step(at_s, frame=frame) for frame in dialect.closing(finish))
+    yield from (Step(at_s, frame=frame) for frame in dialect.closing())
     if dialect.done:
         yield Step(at_s, raw=dialect.done)
 
@@ -221,6 +222,6 @@ def _cut(plain: Iterator[Step]) -> Iterator[Step]:
     for step in plain:
         data = step.encode(None)
         # One byte into the first character that has several; in the middle if there is none.
-        wide = next((place for place, byte in enumerate(data) if byte > 0x7F), len(data) // 2)
+        wide = next((place for place, byte in enumerate(data) if byte > _ASCII), len(data) // 2)
         yield Step(step.at_s, raw=data[: wide + 1])
         yield Step(step.at_s + _SPLIT_GAP_S, raw=data[wide + 1 :])

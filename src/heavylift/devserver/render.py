@@ -34,7 +34,10 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Script:
-    """A reply laid out: the pieces in order, how it ends, and the counts."""
+    """A reply laid out: the pieces in order, how it ends, and the counts.
+
+    `finish_reason` None = it is withheld.
+    """
 
     pieces: tuple[Piece, ...]
     finish_reason: str | None
@@ -80,8 +83,8 @@ class Dialect(Protocol):
     def piece(self, piece: Piece) -> Iterator[Frame]:
         """What one token is sent as."""
 
-    def closing(self, finish_reason: str | None) -> Iterator[Frame]:
-        """What comes after the last token. None = the finish reason is withheld."""
+    def closing(self) -> Iterator[Frame]:
+        """What comes after the last token."""
 
     def error(self, message: str) -> Frame:
         """An error inside the stream."""
@@ -111,10 +114,10 @@ class ChatDialect:
         """One chunk."""
         yield self._chunk(self._delta(piece))
 
-    def closing(self, finish_reason: str | None) -> Iterator[Frame]:
+    def closing(self) -> Iterator[Frame]:
         """The finish chunk, then the usage chunk, which has no choices."""
-        if finish_reason is not None:
-            yield self._chunk({}, finish_reason)
+        if self.script.finish_reason is not None:
+            yield self._chunk({}, self.script.finish_reason)
         if self.script.reply.usage:
             yield Frame(document=self._envelope("chat.completion.chunk", [], self._usage()))
 
@@ -200,7 +203,7 @@ class MessagesDialect:
 
     def opening(self) -> Iterator[Frame]:
         """The start of the message, with the prompt's tokens."""
-        message = {
+        message: dict[str, Any] = {
             "id": _ID,
             "type": "message",
             "role": "assistant",
@@ -227,11 +230,12 @@ class MessagesDialect:
         }[piece.channel]
         yield self._frame("content_block_delta", index=self._index, delta=delta)
 
-    def closing(self, finish_reason: str | None) -> Iterator[Frame]:
+    def closing(self) -> Iterator[Frame]:
         """The stop reason with the usage, then the end of the message."""
         yield from self._close_block()
-        if finish_reason is not None:
-            reason = _STOP_REASONS.get(finish_reason, finish_reason)
+        finish = self.script.finish_reason
+        if finish is not None:
+            reason = _STOP_REASONS.get(finish, finish)
             usage = {"output_tokens": self.script.completion_tokens}
             yield self._frame("message_delta", delta={"stop_reason": reason}, usage=usage)
         yield self._frame("message_stop")

@@ -55,7 +55,7 @@ class FaultKind(StrEnum):
     """Answers with a web page."""
 
 
-class Server(_Table):
+class Server(_Table, frozen=True, kw_only=True):
     """The server as a whole. `key` None = no key is asked for."""
 
     models: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("scripted",)
@@ -63,7 +63,7 @@ class Server(_Table):
     key: str | None = None
 
 
-class Pace(_Table):
+class Pace(_Table, frozen=True, kw_only=True):
     """When pieces are sent. `jitter_s`: each gap is up to that much longer or shorter, by `seed`.
 
     `ttft_s` counts from the arrival of the request.
@@ -75,7 +75,7 @@ class Pace(_Table):
     seed: int = 0
 
 
-class ToolCall(_Table):
+class ToolCall(_Table, frozen=True, kw_only=True):
     """A tool call the reply makes. `arguments` is sent as it is, valid JSON or not."""
 
     name: str
@@ -84,7 +84,7 @@ class ToolCall(_Table):
     """Chunks that the arguments are sent in."""
 
 
-class Reply(_Table):
+class Reply(_Table, frozen=True, kw_only=True):
     """What is answered. Without `text` and `reasoning`, words are made up.
 
     `tokens` and `reasoning_tokens` count made-up words. `finish_reason` overrides the natural one.
@@ -104,7 +104,7 @@ class Reply(_Table):
     stamps: bool = True
 
 
-class Fault(_Table):
+class Fault(_Table, frozen=True, kw_only=True):
     """A fault and its parameters; which of them count is said at the kind."""
 
     kind: FaultKind
@@ -116,7 +116,7 @@ class Fault(_Table):
     done: bool = False
 
 
-class Match(_Table):
+class Match(_Table, frozen=True, kw_only=True):
     """Which requests a rule is for: all conditions together. Requests are numbered from 1."""
 
     first: Number = 1
@@ -136,7 +136,7 @@ class Match(_Table):
         )
 
 
-class Rule(_Table):
+class Rule(_Table, frozen=True, kw_only=True):
     """What is different for the requests that match. `pace` and `reply` are complete here."""
 
     pace: Pace
@@ -155,7 +155,7 @@ class Then(StrEnum):
     """The process ends with the step's `status`."""
 
 
-class StartStep(_Table):
+class StartStep(_Table, frozen=True, kw_only=True):
     """One step of a start: wait, print a line, bring something about."""
 
     after_s: Seconds = 0.0
@@ -169,7 +169,7 @@ AT_ONCE: Final = (StartStep(then=Then.LISTEN), StartStep(then=Then.READY))
 """The start of a scenario that states none."""
 
 
-class Scenario(_Table):
+class Scenario(_Table, frozen=True, kw_only=True):
     """A whole scenario."""
 
     server: Server = Server()

@@ -23,7 +23,7 @@ from heavylift.devserver.render import (
     Script,
     error_document,
 )
-from heavylift.devserver.scenario import FaultKind, Scenario, StartStep, Then
+from heavylift.devserver.scenario import Fault, FaultKind, Scenario, Then
 
 HOST: Final = "127.0.0.1"
 
@@ -56,7 +56,7 @@ def emit_line(stream: str, line: str) -> None:
     """Writes a line of the script to this process's own standard output or error, as an engine's
     log is written: at once.
     """
-    print(line, file=sys.stdout if stream == "stdout" else sys.stderr, flush=True)  # noqa: T201
+    print(line, file=sys.stdout if stream == "stdout" else sys.stderr, flush=True)
 
 
 class ScriptedServer:
@@ -99,7 +99,9 @@ class ScriptedServer:
         for path in _DIALECTS:
             application.router.add_post(path, self._chat)
         # Cancelling the handler is how a stream that hangs notices that its client went.
-        self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None)
+        self._runner = web.AppRunner(
+            application, handler_cancellation=True, access_log=None, shutdown_timeout=1.0
+        )
         await self._runner.setup()
         self._start = asyncio.create_task(self._run_start())
         return self
@@ -130,19 +132,27 @@ class ScriptedServer:
         port: int = self._runner.addresses[0][1]
         return port
 
-    async def until(self, then: Then) -> None:
-        """Wait until the script has come that far. Raises what the start raised (a busy port)."""
+    @property
+    def ended(self) -> asyncio.Event:
+        """Set when the scenario has ended the server, with `exit_status` its status."""
+        return self._events[Then.EXIT]
+
+    async def until(self, then: Then) -> bool:
+        """Wait until the script has come that far; False when it ends without ever doing so.
+
+        Raises what the start raised (a busy port).
+        """
         if self._start is None:
             message = "the server has not been entered"
             raise RuntimeError(message)
-        event = asyncio.ensure_future(self._events[then].wait())
+        reached = asyncio.create_task(self._events[then].wait())
         try:
-            await asyncio.wait((event, self._start), return_when=asyncio.FIRST_COMPLETED)
-            if not event.done():
-                self._start.result()
-                await event
+            await asyncio.wait((reached, self._start), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            event.cancel()
+            reached.cancel()
+        if self._start.done():
+            self._start.result()
+        return self._events[then].is_set()
 
     async def _run_start(self) -> None:
         for step in self.scenario.start:
@@ -150,19 +160,17 @@ class ScriptedServer:
             if step.line is not None:
                 self._emit(step.stream, step.line)
             if step.then is not None:
-                await self._bring_about(step)
+                await self._bring_about(step.then, step.status)
 
-    async def _bring_about(self, step: StartStep) -> None:
-        if step.then is Then.LISTEN and self._runner is not None:
-            self._site = web.TCPSite(self._runner, HOST, self._wanted_port, shutdown_timeout=1.0)
-            await self._site.start()
-        elif step.then is Then.READY:
-            self._ready = True
-        elif step.then is Then.EXIT:
-            await self._die(step.status)
+    async def _bring_about(self, then: Then, status: int) -> None:
+        if then is Then.EXIT:
+            await self._die(status)
             return
-        if step.then is not None:
-            self._events[step.then].set()
+        if then is Then.LISTEN and self._runner is not None:
+            self._site = web.TCPSite(self._runner, HOST, self._wanted_port)
+            await self._site.start()
+        self._ready = self._ready or then is Then.READY
+        self._events[then].set()
 
     async def _die(self, status: int) -> None:
         """Go as a killed process goes: connections reset, port closed."""
@@ -242,7 +250,7 @@ class ScriptedServer:
         early = await self._fail_early(request, turn, record)
         if early is not None:
             return early
-        laid_out = script(turn.reply, question)
+        laid_out = script(turn, question)
         dialect = _DIALECTS[request.path](laid_out)
         if not question.stream:
             return await self._whole(request, turn, laid_out, dialect, record)
@@ -278,24 +286,18 @@ class ScriptedServer:
         document = msgspec.json.encode(dialect.whole())
         if turn.has(FaultKind.HANG):
             await asyncio.Event().wait()
-        if turn.has(FaultKind.GARBAGE):
-            document = b"\xff\xfe not json"
-        if turn.has(FaultKind.TRUNCATED_JSON):
-            document = document[:-20]
-        if turn.has(FaultKind.ERROR_EVENT) and turn.fault is not None:
-            document = msgspec.json.encode(dialect.error(turn.fault.message).document)
-        response = web.Response(body=document, content_type="application/json")
+        document = _spoilt(turn, dialect, document)
         if turn.has(FaultKind.BREAK_STREAM):
             # Announces more than it sends.
-            response = web.StreamResponse(headers={"Content-Length": str(len(document) + 1)})
-            await response.prepare(request)
-            await response.write(document)
-            return self._abort(request, record, response)
+            cut = web.StreamResponse(headers={"Content-Length": str(len(document) + 1)})
+            await cut.prepare(request)
+            await cut.write(document)
+            return self._abort(request, record, cut)
         record.sends.append(self._clock())
         record.ending = Ending.FINISHED
-        return response
+        return web.Response(body=document, content_type="application/json")
 
-    # --- refusals and faults before a reply --------------------------------------------------------
+    # --- refusals and faults before a reply ------------------------------------------------------
 
     def _refuse(self, request: web.Request, question: Asked) -> web.Response | None:
         if not self._ready:
@@ -332,32 +334,35 @@ class ScriptedServer:
     async def _fail_early(
         self, request: web.Request, turn: Turn, record: Record
     ) -> web.StreamResponse | None:
+        """What is sent in place of a reply, or the wait before one."""
         fault = turn.fault
         if fault is None:
             return None
-        if fault.kind is FaultKind.REJECT:
-            record.ending = Ending.REFUSED
-            response = _error(fault.status, fault.message, "scripted_error")
-            if fault.retry_after_s is not None:
-                response.headers["Retry-After"] = f"{fault.retry_after_s:g}"
-            return response
-        if fault.kind is FaultKind.CONTEXT_TOO_LONG:
-            record.ending = Ending.REFUSED
-            return self._too_long(record.prompt_tokens)
-        if fault.kind is FaultKind.WRONG_CONTENT_TYPE:
-            record.ending = Ending.FINISHED
-            return web.Response(text="<html>hello</html>", content_type="text/html")
+        if fault.kind is FaultKind.SLOW_HEADERS:
+            await asyncio.sleep(fault.delay_s)
+        if fault.kind is FaultKind.HANG and fault.after_tokens == 0:
+            await asyncio.Event().wait()
         if fault.kind is FaultKind.DROP:
             return self._abort(request, record, web.Response())
         if fault.kind is FaultKind.DIE:
-            record.ending = Ending.ABORTED
             await self._die(1)
-            return web.Response()
-        if fault.kind is FaultKind.HANG and fault.after_tokens == 0:
-            await asyncio.Event().wait()
-        if fault.kind is FaultKind.SLOW_HEADERS:
-            await asyncio.sleep(fault.delay_s)
-        return None
+            return self._abort(request, record, web.Response())
+        return self._answer_wrongly(fault, record)
+
+    def _answer_wrongly(self, fault: Fault, record: Record) -> web.Response | None:
+        if fault.kind is FaultKind.WRONG_CONTENT_TYPE:
+            record.ending = Ending.FINISHED
+            return web.Response(text="<html>hello</html>", content_type="text/html")
+        if fault.kind is FaultKind.CONTEXT_TOO_LONG:
+            record.ending = Ending.REFUSED
+            return self._too_long(record.prompt_tokens)
+        if fault.kind is not FaultKind.REJECT:
+            return None
+        record.ending = Ending.REFUSED
+        response = _error(fault.status, fault.message, "scripted_error")
+        if fault.retry_after_s is not None:
+            response.headers["Retry-After"] = f"{fault.retry_after_s:g}"
+        return response
 
     def _abort(
         self, request: web.Request, record: Record, response: web.StreamResponse
@@ -366,6 +371,16 @@ class ScriptedServer:
         if request.transport is not None:
             request.transport.abort()
         return response
+
+
+def _spoilt(turn: Turn, dialect: Dialect, document: bytes) -> bytes:
+    if turn.has(FaultKind.GARBAGE):
+        return b"\xff\xfe not json"
+    if turn.has(FaultKind.TRUNCATED_JSON):
+        return document[:-20]
+    if turn.has(FaultKind.ERROR_EVENT) and turn.fault is not None:
+        return msgspec.json.encode(dialect.error(turn.fault.message).document)
+    return document
 
 
 def _decoded(content: bytes) -> Any:
