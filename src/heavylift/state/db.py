@@ -78,10 +78,12 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise HeavyliftError("STA004", {"detail": str(problem)}) from problem
     try:
         yield
+        connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        # A full disk makes SQLite roll back by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
-    connection.execute("COMMIT")
 
 
 @contextlib.contextmanager
@@ -129,8 +131,9 @@ def _migrate(connection: sqlite3.Connection, path: Path, schema: Schema) -> None
         # Read again: another process may have migrated while this one waited for the lock.
         found = _version(connection)
         if found > schema.version:
-            params = {"path": str(path), "found": found, "known": schema.version}
-            raise HeavyliftError("STA001", params)
+            raise HeavyliftError(
+                "STA001", {"path": str(path), "found": found, "known": schema.version}
+            )
         for statements in schema.migrations[found:]:
             for statement in statements:
                 connection.execute(statement)

@@ -48,8 +48,8 @@ SCHEMA: Final = Schema(
     ),
 )
 
-VERIFY: Final = "verify"
-PASS: Final = "pass"
+_VERIFY: Final = "verify"
+_PASSED: Final = "pass"
 
 
 class Deployments:
@@ -160,8 +160,8 @@ def open_deployments(path: Path) -> Iterator[Deployments]:
 
 def is_verified(release: Release) -> bool:
     """True when the last verification of the release passed; False when there was none."""
-    statuses = [verdict.status for verdict in release.verdicts if verdict.stage == VERIFY]
-    return bool(statuses) and statuses[-1] == PASS
+    statuses = [verdict.status for verdict in release.verdicts if verdict.stage == _VERIFY]
+    return bool(statuses) and statuses[-1] == _PASSED
 
 
 def _release(row: tuple[bytes]) -> Release:
