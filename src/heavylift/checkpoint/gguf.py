@@ -245,13 +245,9 @@ class _Reader:
         if (dims[0] if dims else 1) % GGUF_TYPES[dtype].elements:
             raise self._error("CKPT057", name=name, dims=" × ".join(map(str, dims)))
         size = gguf_tensor_bytes(dtype, dims)
-        return GgufTensor(
-            name=name, dims=dims, dtype=dtype, offset=self._number("Q"), bytes=size
-        )
+        return GgufTensor(name=name, dims=dims, dtype=dtype, offset=self._number("Q"), bytes=size)
 
-    def _check_places(
-        self, rows: tuple[GgufTensor, ...], alignment: int, data_offset: int
-    ) -> None:
+    def _check_places(self, rows: tuple[GgufTensor, ...], alignment: int, data_offset: int) -> None:
         end = 0
         for row in sorted(rows, key=lambda row: row.offset):
             if row.offset % alignment or row.offset < end:

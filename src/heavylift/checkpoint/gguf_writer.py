@@ -105,9 +105,7 @@ def _place(tensors: Sequence[TensorSpec], alignment: int) -> tuple[GgufTensor, .
     for spec in tensors:
         size = gguf_tensor_bytes(spec.dtype, spec.dims)
         placed.append(
-            GgufTensor(
-                name=spec.name, dims=spec.dims, dtype=spec.dtype, offset=offset, bytes=size
-            )
+            GgufTensor(name=spec.name, dims=spec.dims, dtype=spec.dtype, offset=offset, bytes=size)
         )
         offset += size + -size % alignment
     return tuple(placed)

@@ -145,7 +145,9 @@ def _group(
     shape = tuple(evaluate(size, dims) for size in pattern.shape)
     dtype = pattern.dtype
     if dtype == "*":
-        dtype = tensor_types.get(pattern.name) or tensor_types.get(pattern.role) or tensor_types["*"]
+        dtype = (
+            tensor_types.get(pattern.name) or tensor_types.get(pattern.role) or tensor_types["*"]
+        )
     return TensorGroup(
         name=pattern.name,
         dtype=dtype,

@@ -6,7 +6,8 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
@@ -50,6 +51,7 @@ class Record:
 
 
 Emit = Callable[[str, str], None]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def emit_line(stream: str, line: str) -> None:
@@ -62,7 +64,8 @@ def emit_line(stream: str, line: str) -> None:
 class ScriptedServer:
     """Plays a scenario. An async context manager: inside it, the start has begun.
 
-    `port` 0 = a free one, known once the port is open. `records` lists every request.
+    `port` 0 = a free one, known once the port is open. `records` lists every request,
+    `connections` counts those ever made, `open_chats` the chats being answered.
     """
 
     def __init__(
@@ -85,13 +88,17 @@ class ScriptedServer:
         self._ready = False
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
-        self._transports: set[asyncio.Transport] = set()
+        self._transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
+        self.connections = 0
+        self.open_chats = 0
         self._start: asyncio.Task[None] | None = None
         self._events: dict[Then, asyncio.Event] = {then: asyncio.Event() for then in Then}
         self.exit_status = 0
 
     async def __aenter__(self) -> Self:
-        application = web.Application(client_max_size=_BODY_BYTES)
+        application = web.Application(
+            client_max_size=_BODY_BYTES, middlewares=[self._note_connection]
+        )
         application.router.add_get("/health", self._health)
         application.router.add_get("/v1/models", self._models)
         application.router.add_post("/tokenize", self._tokenize)
@@ -183,6 +190,13 @@ class ScriptedServer:
             transport.abort()
         self._events[Then.EXIT].set()
 
+    @web.middleware
+    async def _note_connection(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.transport is not None and request.transport not in self._transports:
+            self._transports.add(request.transport)
+            self.connections += 1
+        return await handler(request)
+
     # --- routes ----------------------------------------------------------------------------------
 
     async def _health(self, _request: web.Request) -> web.Response:
@@ -225,18 +239,14 @@ class ScriptedServer:
             came_at=self._clock(),
         )
         self.records.append(record)
-        transport = request.transport
-        if transport is None:
-            record.ending = Ending.DISCONNECTED
-            return web.Response()
-        self._transports.add(transport)
+        self.open_chats += 1
         try:
             return await self._answer(request, question, record, began_at)
         except (asyncio.CancelledError, ConnectionError):
             record.ending = record.ending or Ending.DISCONNECTED
             raise
         finally:
-            self._transports.discard(transport)
+            self.open_chats -= 1
 
     async def _answer(
         self, request: web.Request, question: Asked, record: Record, began_at: float

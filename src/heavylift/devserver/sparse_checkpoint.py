@@ -182,8 +182,7 @@ def _put(tree: dict[str, Any], path: list[str], value: int) -> None:
 def _with_lists(tree: Mapping[str, Any]) -> Any:
     """`tree` with lists where the keys are 0, 1, 2, …"""
     values = {
-        key: _with_lists(value) if isinstance(value, dict) else value
-        for key, value in tree.items()
+        key: _with_lists(value) if isinstance(value, dict) else value for key, value in tree.items()
     }
     places = [str(place) for place in range(len(values))]
     return [values[place] for place in places] if sorted(values) == places else values

@@ -100,9 +100,7 @@ def _state_part(subject: Subject, layout: Layout, pattern: StatePattern) -> Stat
         [r for r in subject.engine.state_dtypes if r.dtype_class == pattern.dtype_class]
     )
     if rule is None:
-        raise HeavyliftError(
-            "PLAN020", {"engine": subject.engine.title, "state": pattern.id}
-        )
+        raise HeavyliftError("PLAN020", {"engine": subject.engine.title, "state": pattern.id})
     heads = evaluate(pattern.heads, subject.dims)
     per_head = evaluate(pattern.elements, subject.dims) // heads
     local = _ceil(heads, layout.tensor_parallel_size)

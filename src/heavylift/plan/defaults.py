@@ -98,8 +98,9 @@ def resolve(  # noqa: PLR0915 - one line per setting, in the order the user sees
     if concurrency is None:
         concurrency = DEFAULT_CONCURRENCY
         ledger.take("concurrency", concurrency, OURS, OURS)
-    batched = _number("max_num_batched_tokens", request.max_num_batched_tokens, settings, scope,
-                      gpu, ledger)
+    batched = _number(
+        "max_num_batched_tokens", request.max_num_batched_tokens, settings, scope, gpu, ledger
+    )
     seqs = _number("max_num_seqs", request.max_num_seqs, settings, scope, gpu, ledger)
     dtype = _kv_dtype(request, settings, scope, ledger)
     backend, multiple = _moe_backend(request, settings, scope, knowledge, ledger)
@@ -237,9 +238,7 @@ def _context(request: PlanRequest, knowledge: ModelKnowledge, ledger: _Ledger) -
             "PLAN010", {"model": knowledge.model.title, "context": context, "most": most}
         )
     if (request.output_tokens or 0) >= context:
-        raise HeavyliftError(
-            "PLAN015", {"output": request.output_tokens or 0, "context": context}
-        )
+        raise HeavyliftError("PLAN015", {"output": request.output_tokens or 0, "context": context})
     return context
 
 

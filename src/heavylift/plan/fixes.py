@@ -95,9 +95,7 @@ def _spread_experts(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
 
 def _narrow_kv(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
     if plan.kv_cache_dtype != "fp8":
-        yield _Change(
-            id="fp8_kv", params={}, request=replace(request, kv_cache_dtype="fp8")
-        )
+        yield _Change(id="fp8_kv", params={}, request=replace(request, kv_cache_dtype="fp8"))
 
 
 def _text_only(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
@@ -144,9 +142,7 @@ def _more_gpus(request: PlanRequest, knowledge: Knowledge) -> Iterator[_Change]:
             )
 
 
-def _other_card(
-    request: PlanRequest, knowledge: Knowledge, vendor: str
-) -> Iterator[_Change]:
+def _other_card(request: PlanRequest, knowledge: Knowledge, vendor: str) -> Iterator[_Change]:
     """Other cards of a vendor in the same count, the smallest memory first, any engine."""
     count = request.rack.gpu_count
     others = [

@@ -107,8 +107,11 @@ def _switches(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | N
     if layout.world_size != subject.rack.gpu_count:
         return Refusal(
             code="world_size",
-            params={"layout": layout.label, "needs": layout.world_size,
-                    "has": subject.rack.gpu_count},
+            params={
+                "layout": layout.label,
+                "needs": layout.world_size,
+                "has": subject.rack.gpu_count,
+            },
         )
     if rule.splits == "layers" and layout.tensor_parallel_size > 1:
         return Refusal(code="splits_layers", params={"engine": engine})
@@ -124,8 +127,11 @@ def _switches(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | N
     if sizes and layout.tensor_parallel_size not in sizes:
         return Refusal(
             code="tensor_size",
-            params={"engine": engine, "size": layout.tensor_parallel_size,
-                    "allowed": ", ".join(map(str, sizes))},
+            params={
+                "engine": engine,
+                "size": layout.tensor_parallel_size,
+                "allowed": ", ".join(map(str, sizes)),
+            },
         )
     return None
 

@@ -93,16 +93,16 @@ def memory(subject: Subject, layout: Layout) -> Memory:
     cache = cache_model(subject, layout)
     common = memory_terms(subject, layout)
     accounts = tuple(
-        Account(stage=stage, terms=_with_receipt(subject, (*_terms(subject, layout, stage, cache),
-                                                           *common)))
+        Account(
+            stage=stage,
+            terms=_with_receipt(subject, (*_terms(subject, layout, stage, cache), *common)),
+        )
         for stage in stages(subject, layout)
     )
     return Memory(accounts=accounts, budgets=budgets(subject), cache=cache)
 
 
-def _terms(
-    subject: Subject, layout: Layout, stage: Stage, cache: CacheModel
-) -> tuple[Term, ...]:
+def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) -> tuple[Term, ...]:
     weights = stage_parts(subject, layout, stage)
     sequences = -(-subject.concurrency // layout.data_parallel_size)
     kv = cache.kv_parts(stage, subject.context_tokens, sequences)

@@ -146,9 +146,7 @@ def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:
     )
 
 
-def _verdict(
-    subject: Subject, layout: Layout, fits: Capacity, known: Support
-) -> PlanVerdict:
+def _verdict(subject: Subject, layout: Layout, fits: Capacity, known: Support) -> PlanVerdict:
     """The first that applies of does_not_fit, unsupported, unknown, tight, fits.
 
     A layout whose source says it ran but whose bytes we cannot place is unknown: one of the two
@@ -164,9 +162,7 @@ def _verdict(
     return PlanVerdict(fits.value)
 
 
-def _notes(
-    subject: Subject, layout: Layout, fits: Capacity, known: Support
-) -> tuple[Note, ...]:
+def _notes(subject: Subject, layout: Layout, fits: Capacity, known: Support) -> tuple[Note, ...]:
     notes = []
     if subject.rack.reading is not None:
         notes.append(
@@ -263,9 +259,7 @@ def _order(subject: Subject, plan: Plan) -> tuple[int, ...]:
     return (verdict, status, published, room, stages)
 
 
-def best_on_engine(
-    subject: Subject, request: PlanRequest
-) -> Plan:
+def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
     """The best layout for a subject, with every other one and why it lost.
 
     Raises PLAN030 when the engine refuses every layout that the request allows.
@@ -357,9 +351,7 @@ def _engine_order(plan: Plan) -> tuple[int, int]:
     return (_VERDICTS.index(plan.verdict), _STATUSES.index(plan.support.status))
 
 
-def _engines(
-    request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts
-) -> list[EngineFacts]:
+def _engines(request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts) -> list[EngineFacts]:
     """The engine named, or those that take the model's own checkpoint, as its facts list them.
 
     On a host without a card: the engines that split whole layers, which is what runs on a CPU.

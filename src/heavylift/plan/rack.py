@@ -89,9 +89,7 @@ def _nodes(text: str, gpu: GpuFacts, nodes: int, count: int, per_node: int) -> R
     return _rack(text, gpu, nodes, count)
 
 
-def _rack(
-    text: str, gpu: GpuFacts, nodes: int, per_node: int, reading: str | None = None
-) -> Rack:
+def _rack(text: str, gpu: GpuFacts, nodes: int, per_node: int, reading: str | None = None) -> Rack:
     return Rack(
         text=text,
         gpu=gpu.id,

@@ -162,4 +162,3 @@ def _split(group: TensorGroup, ways: int) -> int:
 
 def _ceil(value: int, divisor: int) -> int:
     return -(-value // divisor)
-

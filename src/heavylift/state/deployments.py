@@ -16,6 +16,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.records.plan import Layout
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release, Verdict
+from heavylift.state import paths
 from heavylift.state.db import Schema, open_database, transaction
 
 SCHEMA: Final = Schema(
@@ -149,6 +150,11 @@ class Deployments:
         """
         key = (model, variant, engine, rack, layout.label)
         return tuple(map(_receipt, self._connection.execute(query, key)))
+
+
+def deployments_path() -> Path:
+    """Where this user's store lies."""
+    return paths.state_dir() / "deployments.db"
 
 
 @contextlib.contextmanager

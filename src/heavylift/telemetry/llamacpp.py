@@ -289,9 +289,7 @@ def _printed(text: str, line: str) -> Printed:
     )
 
 
-def _add(
-    buffers: dict[tuple[str, str], Printed], key: tuple[str, str], printed: Printed
-) -> None:
+def _add(buffers: dict[tuple[str, str], Printed], key: tuple[str, str], printed: Printed) -> None:
     before = buffers.get(key)
     if before is not None:
         printed = Printed(

@@ -39,11 +39,6 @@ class Stopwatch:
         self._token_times: list[float] = []
         self._ended_at: float | None = None
 
-    @property
-    def sent_at(self) -> float | None:
-        """When the last byte of the request was written; None = not yet."""
-        return self._sent_at
-
     def sent(self, at: float) -> None:
         """Bytes of the request were written. The last call counts."""
         self._sent_at = at
