@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import count
 from typing import Any, Final
 
 from heavylift.devserver.render import Channel, Dialect, Frame, Piece, Script
@@ -189,16 +188,16 @@ def _steps(
     yield from (Step(0.0, frame=frame) for frame in dialect.opening())
     at_s = turn.pace.ttft_s
     times = token_times(turn.pace, chance)
-    for number in count():
+    # One round more than there are pieces: a fault may come after the last.
+    for number, piece in enumerate((*laid_out.pieces, None)):
         if turn.fault is not None and number == turn.fault.after_tokens:
             spoilt = _spoil(turn.fault, dialect, at_s)
             if spoilt is not None:
                 yield from spoilt
                 return
-        if number == laid_out.completion_tokens:
-            break
-        at_s = next(times)
-        yield from (Step(at_s, frame=frame) for frame in dialect.piece(laid_out.pieces[number]))
+        if piece is not None:
+            at_s = next(times)
+            yield from (Step(at_s, frame=frame) for frame in dialect.piece(piece))
     yield from (Step(at_s, frame=frame) for frame in dialect.closing())
     if dialect.done:
         yield Step(at_s, raw=dialect.done)
