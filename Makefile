@@ -38,5 +38,8 @@ bench: bench-plan
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
 
+schemas: setup
+	$(BIN)/python -m heavylift.records.json_schema docs/schemas
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

@@ -3,7 +3,8 @@
 An error names a code and its parameters and holds no prose: text is made at the edge, from the
 catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `FACT` facts,
 `CKPT` checkpoints, `PLAN`, `REC` recipes, `PRE` preflight, `RUN` launch, `VER` verification,
-`BAT` batches, `GW` the gateway, `ENV` this machine.
+`BAT` batches, `GW` the gateway, `ENV` this machine, `WIRE` the protocol and its servers, `STA`
+stored state, `DEV` scripted engines.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _EXIT_BY_STAGE: Final = {
     "VER": Exit.NEGATIVE,
     "BAT": Exit.INPUT,
     "GW": Exit.ENVIRONMENT,
+    "WIRE": Exit.ENGINE,
+    "STA": Exit.ENVIRONMENT,
+    "DEV": Exit.INPUT,
 }
 
 

@@ -32,6 +32,7 @@ _SCREENS: Final = {
     "facts": "facts",
     "demo": "demo",
     "engine": "engine",
+    "scenarios": "scenarios",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

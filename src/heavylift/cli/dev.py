@@ -1,0 +1,42 @@
+"""`heavylift dev`: tools for development."""
+
+from __future__ import annotations
+
+import click
+
+from heavylift.cli.output import json_option, sink
+from heavylift.cli.text import text
+
+
+@click.group("dev", help=text("help.dev"))
+def command() -> None:
+    """The group; it holds nothing."""
+
+
+@command.command("engine", help=text("help.dev_engine"))
+@click.argument("scenario")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help=text("help.dev_port"),
+)
+def engine(scenario: str, port: int) -> int:
+    """Play a scripted engine. Standard output belongs to the script, as to an engine its log."""
+    from heavylift.devserver.library import load
+    from heavylift.devserver.serve import serve
+
+    output = sink(as_json=False)
+    return serve(load(scenario), port, lambda url: output.note("dev.listening", url=url))
+
+
+@command.command("scenarios", help=text("help.dev_scenarios"))
+@json_option
+def scenarios(as_json: bool) -> None:
+    """List the shipped scenarios."""
+    from heavylift.devserver.library import shipped
+
+    output = sink(as_json)
+    output.record("scenarios", shipped())
+    output.next_command("heavylift dev engine healthy --port 8000")

@@ -1,0 +1,57 @@
+"""JSON Schemas of the shared records, for programs that read them: `docs/schemas`.
+
+`python -m heavylift.records.json_schema FOLDER` writes one file per record.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from heavylift.records.finding import Finding
+from heavylift.records.launch import LaunchSpec
+from heavylift.records.plan import Plan
+from heavylift.records.receipt import Receipt
+from heavylift.records.release import Release
+
+RECORDS: Final[dict[str, type]] = {
+    "plan": Plan,
+    "launch-spec": LaunchSpec,
+    "finding": Finding,
+    "receipt": Receipt,
+    "release": Release,
+}
+"""Name of the schema file -> the record."""
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def document(record: type) -> dict[str, Any]:
+    """The JSON Schema of a record, its parts under `$defs`."""
+    (reference,), parts = msgspec.json.schema_components((record,))
+    return {"$schema": _DIALECT, "title": record.__name__, **reference, "$defs": parts}
+
+
+def files() -> dict[str, bytes]:
+    """Every schema file: its name and its content."""
+    return {
+        f"{name}.schema.json": msgspec.json.format(
+            msgspec.json.encode(document(record), order="deterministic"), indent=2
+        )
+        + b"\n"
+        for name, record in RECORDS.items()
+    }
+
+
+def main(folder: Path) -> None:
+    """Writes the schema files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files().items():
+        (folder / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

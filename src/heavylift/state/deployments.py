@@ -1,0 +1,178 @@
+"""Deployments: releases and receipts, kept on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from heavylift.errors import HeavyliftError
+from heavylift.records.plan import Layout
+from heavylift.records.receipt import Receipt
+from heavylift.records.release import Release, Verdict
+from heavylift.state import paths
+from heavylift.state.db import Schema, open_database, transaction
+
+SCHEMA: Final = Schema(
+    migrations=(
+        (
+            """
+            CREATE TABLE release (
+                deployment TEXT NOT NULL,
+                number INTEGER NOT NULL,
+                verified INTEGER NOT NULL,
+                record BLOB NOT NULL,
+                PRIMARY KEY (deployment, number)
+            ) STRICT
+            """,
+            """
+            CREATE TABLE receipt (
+                id INTEGER PRIMARY KEY,
+                digest TEXT NOT NULL UNIQUE,
+                model TEXT NOT NULL,
+                variant TEXT NOT NULL,
+                engine TEXT NOT NULL,
+                rack TEXT NOT NULL,
+                layout TEXT NOT NULL,
+                taken_at TEXT NOT NULL,
+                record BLOB NOT NULL
+            ) STRICT
+            """,
+            "CREATE INDEX receipt_key ON receipt (model, variant, engine, rack, layout)",
+        ),
+    ),
+)
+
+_VERIFY: Final = "verify"
+_PASSED: Final = "pass"
+
+
+class Deployments:
+    """The store of releases and receipts. Every method is one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def add_release(self, release: Release) -> Release:
+        """The release as saved, with the next number of its deployment in place of its own."""
+        with transaction(self._connection):
+            query = "SELECT coalesce(max(number), 0) + 1 FROM release WHERE deployment = ?"
+            number = self._connection.execute(query, (release.deployment,)).fetchone()[0]
+            numbered = replace(release, number=number)
+            self._connection.execute(
+                "INSERT INTO release (deployment, number, verified, record) VALUES (?, ?, ?, ?)",
+                (numbered.deployment, number, is_verified(numbered), msgspec.json.encode(numbered)),
+            )
+        return numbered
+
+    def add_verdict(self, deployment: str, number: int, verdict: Verdict) -> Release:
+        """The release with one more verdict. Raises STA006 when there is no such release."""
+        with transaction(self._connection):
+            release = self.release(deployment, number)
+            judged = replace(release, verdicts=(*release.verdicts, verdict))
+            self._connection.execute(
+                "UPDATE release SET verified = ?, record = ? WHERE deployment = ? AND number = ?",
+                (is_verified(judged), msgspec.json.encode(judged), deployment, number),
+            )
+        return judged
+
+    def add_receipt_digest(self, deployment: str, number: int, digest: str) -> Release:
+        """The release with the receipt its engine's log gave. Raises STA006 as `add_verdict`."""
+        with transaction(self._connection):
+            known = replace(self.release(deployment, number), receipt_digest=digest)
+            self._connection.execute(
+                "UPDATE release SET record = ? WHERE deployment = ? AND number = ?",
+                (msgspec.json.encode(known), deployment, number),
+            )
+        return known
+
+    def release(self, deployment: str, number: int) -> Release:
+        """One release. Raises STA006 when there is no such release."""
+        query = "SELECT record FROM release WHERE deployment = ? AND number = ?"
+        row = self._connection.execute(query, (deployment, number)).fetchone()
+        if row is None:
+            raise HeavyliftError("STA006", {"deployment": deployment, "number": number})
+        return _release(row)
+
+    def releases(self, deployment: str) -> tuple[Release, ...]:
+        """All releases of a deployment, newest first."""
+        query = "SELECT record FROM release WHERE deployment = ? ORDER BY number DESC"
+        return tuple(map(_release, self._connection.execute(query, (deployment,))))
+
+    def latest_verified(self, deployment: str) -> Release | None:
+        """The newest release whose last verification passed: the one to go back to."""
+        query = """
+            SELECT record FROM release WHERE deployment = ? AND verified = 1
+            ORDER BY number DESC LIMIT 1
+        """
+        row = self._connection.execute(query, (deployment,)).fetchone()
+        return None if row is None else _release(row)
+
+    def save_receipt(self, receipt: Receipt) -> str:
+        """The digest under which the receipt is kept. Saving it again changes nothing."""
+        record = msgspec.json.encode(receipt)
+        digest = f"sha256:{hashlib.sha256(record).hexdigest()}"
+        with transaction(self._connection):
+            self._connection.execute(
+                """
+                INSERT INTO receipt
+                    (digest, model, variant, engine, rack, layout, taken_at, record)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT (digest) DO NOTHING
+                """,
+                (
+                    digest,
+                    receipt.model,
+                    receipt.variant,
+                    receipt.engine,
+                    receipt.rack,
+                    receipt.layout.label,
+                    receipt.taken_at,
+                    record,
+                ),
+            )
+        return digest
+
+    def receipts(
+        self, *, model: str, variant: str, engine: str, rack: str, layout: Layout
+    ) -> tuple[Receipt, ...]:
+        """Receipts of exactly this combination, newest first."""
+        query = """
+            SELECT record FROM receipt
+            WHERE model = ? AND variant = ? AND engine = ? AND rack = ? AND layout = ?
+            ORDER BY taken_at DESC, id DESC
+        """
+        key = (model, variant, engine, rack, layout.label)
+        return tuple(map(_receipt, self._connection.execute(query, key)))
+
+
+def deployments_path() -> Path:
+    """Where this user's store lies."""
+    return paths.state_dir() / "deployments.db"
+
+
+@contextlib.contextmanager
+def open_deployments(path: Path) -> Iterator[Deployments]:
+    """The store at `path`. Raises as `db.open_database`."""
+    with contextlib.closing(open_database(path, SCHEMA)) as connection:
+        yield Deployments(connection)
+
+
+def is_verified(release: Release) -> bool:
+    """True when the last verification of the release passed; False when there was none."""
+    statuses = [verdict.status for verdict in release.verdicts if verdict.stage == _VERIFY]
+    return bool(statuses) and statuses[-1] == _PASSED
+
+
+def _release(row: tuple[bytes]) -> Release:
+    return msgspec.json.decode(row[0], type=Release)
+
+
+def _receipt(row: tuple[bytes]) -> Receipt:
+    return msgspec.json.decode(row[0], type=Receipt)

@@ -1,0 +1,620 @@
+"""A client of model servers: one small interface over aiohttp.
+
+Failures of a chat do not raise: they are part of the outcome, with their class, because a batch,
+a benchmark and a verification each have their own mind about them. The clock is an argument.
+
+aiohttp's defaults are replaced where they distort: no cap on connections, no total timeout, no
+proxy from the environment, no cookies, no compression (it holds events back), no redirects (they
+would carry the key elsewhere).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace, TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from heavylift.errors import HeavyliftError
+from heavylift.wire import anthropic, openai, sse
+from heavylift.wire.failures import (
+    ErrorBody,
+    Failure,
+    Phase,
+    TransportFault,
+    classify_status,
+    classify_transport,
+    decode_error,
+    retry_after_s,
+)
+from heavylift.wire.reply import Accumulator, ChatRequest, Delta, Reply
+from heavylift.wire.timing import Latency, Stopwatch
+
+Clock = Callable[[], float]
+
+_IDLE_S: Final = 4.0
+"""How long an idle connection is kept: below the 5 s after which common engine front ends close
+theirs, so that a request does not meet a connection in the act of closing."""
+_READ_BUFFER_BYTES: Final = 256 * 1024
+_ERROR_BODY_BYTES: Final = 64 * 1024
+_REPLY_BYTES: Final = 256 * 2**20
+_LINGER_S: Final = 1.0
+"""How long the end of the reply is awaited after `[DONE]`, so that its connection can be reused."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """A model server: `base_url` without the `/v1`. The key is kept out of every text."""
+
+    base_url: str
+    key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, url: str, key: str | None = None) -> Endpoint:
+        """An endpoint from a URL as typed, with or without `/v1`. Raises USE021 for another thing.
+
+        A URL that holds a user name or password is refused: it would end up in logs.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise HeavyliftError("USE021", {"scheme": parts.scheme, "host": parts.hostname})
+        base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+        return cls(base_url=base.removesuffix("/v1").rstrip("/"), key=key)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """How long to wait, in seconds, each with a clock of its own. None = for ever.
+
+    `first_byte_s` covers the queue and the prompt: a million tokens take minutes. `gap_s` is long
+    because some tool-call parsers send nothing until the call is whole. There is no total limit
+    unless asked for: a client's own limit must not decide what a server can do.
+    """
+
+    connect_s: float | None = 10.0
+    first_byte_s: float | None = 900.0
+    gap_s: float | None = 600.0
+    total_s: float | None = None
+
+
+class Timed(msgspec.Struct, frozen=True, gc=False):
+    """A delta and when it was received (the client's clock, seconds)."""
+
+    at: float
+    delta: Delta
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What became of one chat request.
+
+    `started_at` is the client's clock. `body` is the whole document of a reply that was not
+    streamed. `retry_after_s` is the server's wish.
+    """
+
+    reply: Reply
+    latency: Latency
+    started_at: float
+    status: int | None = None
+    retry_after_s: float | None = None
+    request_id: str | None = None
+    body: bytes | None = None
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure class; None = a finished, well-formed answer."""
+        return self.reply.failure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelCard:
+    """A model as the server lists it. `context_tokens` None = it did not say."""
+
+    id: str
+    context_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Protocol:
+    """How a route is spoken: its path, its two directions, and how it takes the key."""
+
+    path: str
+    encode: Callable[[ChatRequest], bytes]
+    event: Callable[[bytes], Delta]
+    reply: Callable[[bytes], Delta]
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def all_headers(self, key: str | None) -> dict[str, str]:
+        """The headers of a request with this key."""
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        headers.update(self.headers)
+        if key is not None:
+            headers[self.key_header] = f"{self.key_prefix}{key}"
+        return headers
+
+
+CHAT: Final = Protocol(
+    path=openai.PATH,
+    encode=openai.encode_request,
+    event=openai.decode,
+    reply=openai.decode,
+)
+MESSAGES: Final = Protocol(
+    path=anthropic.PATH,
+    encode=anthropic.encode_request,
+    event=anthropic.decode_event,
+    reply=anthropic.decode_reply,
+    key_header="x-api-key",
+    key_prefix="",
+    headers={"anthropic-version": anthropic.VERSION},
+)
+
+
+class Client:
+    """A pool of connections to one endpoint. An async context manager: it must be closed."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        limits: Limits | None = None,
+        clock: Clock = time.perf_counter,
+        wall_clock: Clock = time.time,
+    ) -> None:
+        """`wall_clock` is only for a `Retry-After` that is a date."""
+        self.endpoint = endpoint
+        self.limits = limits or Limits()
+        self.clock = clock
+        self.wall_clock = wall_clock
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_headers_sent.append(_written)
+        tracing.on_request_chunk_sent.append(_written)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),
+            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            read_bufsize=_READ_BUFFER_BYTES,
+            trace_configs=[tracing],
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def open_chat(self, request: ChatRequest, protocol: Protocol = CHAT) -> ChatStream:
+        """A chat to be iterated inside `async with`. Leaving it early closes the socket, so that
+        the engine stops generating.
+        """
+        return ChatStream(self, request, protocol)
+
+    async def chat(self, request: ChatRequest, protocol: Protocol = CHAT) -> Outcome:
+        """The outcome of one chat, read to its end."""
+        async with self.open_chat(request, protocol) as stream:
+            async for _ in stream:
+                pass
+            return stream.outcome()
+
+    async def models(self) -> tuple[ModelCard, ...]:
+        """The models the server lists. Raises WIRE003 when it does not answer as it should."""
+        document = await self._get_json("/v1/models")
+        try:
+            listed = msgspec.convert(document, _ModelList)
+        except msgspec.ValidationError as problem:
+            raise self._refused("/v1/models", 200, Failure.MALFORMED) from problem
+        return tuple(
+            ModelCard(id=model.id, context_tokens=model.max_model_len) for model in listed.data
+        )
+
+    async def health(self) -> Failure | None:
+        """None when `/health` says yes, else the class of its no (`overloaded` = still loading)."""
+        exchange = self._exchange("GET", "/health")
+        await exchange.open()
+        await exchange.read_all(_ERROR_BODY_BYTES)
+        exchange.close()
+        return exchange.failure or classify_status(exchange.status)
+
+    async def props(self) -> dict[str, Any] | None:
+        """What the server says of itself at `/props`; None where there is no such route."""
+        try:
+            document = await self._get_json("/props")
+        except HeavyliftError as error:
+            if error.params.get("failure") == Failure.NOT_FOUND:
+                return None
+            raise
+        return document if isinstance(document, dict) else None
+
+    async def tokenize(self, model: str, text: str) -> tuple[int, ...] | None:
+        """The tokens of `text` by the server's `/tokenize`; None where there is no such route."""
+        # Engines name the text `prompt` or `content`; each ignores the other name.
+        body = msgspec.json.encode({"model": model, "prompt": text, "content": text})
+        try:
+            document = await self._get_json("/tokenize", body)
+        except HeavyliftError as error:
+            if error.params.get("failure") == Failure.NOT_FOUND:
+                return None
+            raise
+        try:
+            return msgspec.convert(document, _Tokens).tokens
+        except msgspec.ValidationError as problem:
+            raise self._refused("/tokenize", 200, Failure.MALFORMED) from problem
+
+    async def _get_json(self, path: str, body: bytes | None = None) -> Any:
+        exchange = self._exchange("GET" if body is None else "POST", path, body)
+        await exchange.open()
+        content = await exchange.read_all(_REPLY_BYTES)
+        exchange.close()
+        failure = exchange.failure or classify_status(exchange.status, decode_error(content))
+        if failure is not None:
+            raise self._refused(path, exchange.known_status, failure)
+        try:
+            return msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise self._refused(path, exchange.known_status, Failure.MALFORMED) from problem
+
+    def _refused(self, path: str, status: int | None, failure: Failure) -> HeavyliftError:
+        url = f"{self.endpoint.base_url}{path}"
+        return HeavyliftError("WIRE003", {"url": url, "status": status, "failure": failure})
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None = None, protocol: Protocol = CHAT
+    ) -> _Exchange:
+        if self._session is None:
+            message = "the client is not open"
+            raise RuntimeError(message)
+        return _Exchange(
+            session=self._session,
+            method=method,
+            url=f"{self.endpoint.base_url}{path}",
+            body=body,
+            headers=protocol.all_headers(self.endpoint.key),
+            limits=self.limits,
+            clock=self.clock,
+        )
+
+
+class ChatStream:
+    """One chat: an async context manager and iterator of timed deltas. See `Client.open_chat`."""
+
+    def __init__(self, client: Client, request: ChatRequest, protocol: Protocol) -> None:
+        self._client = client
+        self._request = request
+        self._protocol = protocol
+        self._exchange = client._exchange(  # noqa: SLF001 - two halves of one module
+            "POST", protocol.path, protocol.encode(request), protocol
+        )
+        self._accumulator = Accumulator()
+        self._parser = sse.Parser()
+        self._ready: deque[Timed] = deque()
+        self._over = False
+        self._failure: Failure | None = None
+        self._error: ErrorBody | None = None
+        self._body: bytes | None = None
+        self._outcome: Outcome | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._exchange.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._exchange.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Timed:
+        while not self._ready:
+            if self._over:
+                await self._finish()
+                raise StopAsyncIteration
+            await self._read()
+        return self._ready.popleft()
+
+    def outcome(self) -> Outcome:
+        """What became of it; only after the iteration has ended."""
+        if self._outcome is None:
+            message = "the chat has not been read to its end"
+            raise RuntimeError(message)
+        return self._outcome
+
+    async def _read(self) -> None:
+        exchange = self._exchange
+        if exchange.failure is None:
+            if exchange.status == 200 and exchange.content_type == "text/event-stream":  # noqa: PLR2004
+                await self._read_events()
+            else:
+                await self._read_whole()
+                self._over = True
+        if self._over or exchange.failure is not None:
+            self._over = True
+            exchange.stopwatch.ended(self._client.clock())
+
+    async def _read_events(self) -> None:
+        chunk = await self._exchange.read_some()
+        if not chunk:
+            self._over = True
+            return
+        # One time for all events of a read: they arrived together.
+        at = self._client.clock()
+        try:
+            for event in self._parser.feed(chunk):
+                if event.data == openai.DONE:
+                    self._accumulator.done()
+                    self._over = True
+                    return
+                self._take(at, self._protocol.event(event.data))
+        except HeavyliftError as problem:
+            self._note_malformed(problem)
+
+    def _take(self, at: float, delta: Delta) -> None:
+        self._exchange.stopwatch.delta(delta, at)
+        self._accumulator.add(delta)
+        self._ready.append(Timed(at, delta))
+
+    async def _read_whole(self) -> None:
+        exchange = self._exchange
+        body = await exchange.read_all(_REPLY_BYTES)
+        if exchange.failure is not None:
+            return
+        self._error = decode_error(body)
+        self._failure = classify_status(exchange.status, self._error)
+        if self._failure is not None:
+            self._error = self._error or ErrorBody(message=body[:500].decode("utf-8", "replace"))
+            return
+        if self._request.stream and self._error is None:
+            self._failure = Failure.MALFORMED
+            self._error = ErrorBody(message=exchange.content_type, type="content_type")
+            return
+        self._body = body
+        try:
+            delta = self._protocol.reply(body)
+        except HeavyliftError as problem:
+            self._note_malformed(problem)
+            return
+        # Not shown to the stopwatch: a whole reply has no first token to be seen.
+        self._accumulator.add(delta)
+        self._ready.append(Timed(self._client.clock(), delta))
+
+    async def _finish(self) -> None:
+        if self._outcome is not None:
+            return
+        if self._failure is None:
+            await self._exchange.linger()
+        self._exchange.close()
+        self._outcome = self._make_outcome()
+
+    def _note_malformed(self, problem: HeavyliftError) -> None:
+        self._over = True
+        self._failure = Failure.MALFORMED
+        self._error = ErrorBody(message=str(problem), type=problem.code)
+
+    def _make_outcome(self) -> Outcome:
+        exchange = self._exchange
+        failure = exchange.failure or self._failure
+        reply = self._accumulator.reply(failure, self._error)
+        if reply.failure is Failure.MISSING_FINISH_REASON and self._parser.pending:
+            # Ended in good order as far as HTTP can tell, but inside an event.
+            reply = self._accumulator.reply(Failure.STREAM_BROKEN, self._error)
+        return Outcome(
+            reply=reply,
+            latency=exchange.stopwatch.latency(),
+            started_at=exchange.started_at,
+            status=exchange.known_status,
+            retry_after_s=retry_after_s(
+                exchange.header("Retry-After"), now_epoch_s=self._client.wall_clock()
+            ),
+            request_id=exchange.header("x-request-id"),
+            body=self._body,
+        )
+
+
+class _Exchange:
+    """One HTTP request and reply, with its phase, its clocks and its failure."""
+
+    def __init__(
+        self,
+        *,
+        session: aiohttp.ClientSession,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        limits: Limits,
+        clock: Clock,
+    ) -> None:
+        self._session = session
+        self._method = method
+        self._url = url
+        self._body = body
+        self._headers = headers
+        self._limits = limits
+        self._clock = clock
+        self._scope: asyncio.Timeout | None = None
+        self._response: aiohttp.ClientResponse | None = None
+        self._give_up_at: float | None = None
+        self._phase = Phase.CONNECT
+        self.failure: Failure | None = None
+        self.started_at = 0.0
+        self.stopwatch = Stopwatch(0.0)
+
+    @property
+    def known_status(self) -> int | None:
+        """The HTTP status; None when no reply came."""
+        return None if self._response is None else self._response.status
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of a reply that came."""
+        return 0 if self._response is None else self._response.status
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the reply."""
+        return "" if self._response is None else self._response.content_type
+
+    def header(self, name: str) -> str | None:
+        """A header of the reply."""
+        return None if self._response is None else self._response.headers.get(name)
+
+    async def open(self) -> None:
+        """Connect, write the request, wait for the headers of the reply."""
+        now = asyncio.get_running_loop().time()
+        if self._limits.total_s is not None:
+            self._give_up_at = now + self._limits.total_s
+        self.started_at = self._clock()
+        self.stopwatch = Stopwatch(self.started_at)
+        try:
+            async with asyncio.timeout_at(self._deadline(self._limits.connect_s)) as self._scope:
+                self._response = await self._session.request(
+                    self._method,
+                    self._url,
+                    data=self._body,
+                    headers=self._headers,
+                    allow_redirects=False,
+                    trace_request_ctx=self,
+                )
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            self._fail(error)
+            return
+        finally:
+            self._scope = None
+        self.stopwatch.first_byte(self._clock())
+        self._phase = Phase.READING
+
+    def written(self) -> None:
+        """Bytes of the request went out: from here the wait for the first byte counts."""
+        if self._scope is None:  # the reply came before the end of the request
+            return
+        self.stopwatch.sent(self._clock())
+        self._phase = Phase.WAITING
+        self._scope.reschedule(self._deadline(self._limits.first_byte_s))
+
+    async def read_some(self) -> bytes:
+        """The next bytes of the reply; empty at its end or at a failure, which is then noted."""
+        if self._response is None:
+            return b""
+        try:
+            async with asyncio.timeout_at(self._deadline(self._limits.gap_s)):
+                return await self._response.content.readany()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            self._fail(error)
+            return b""
+
+    async def read_all(self, limit_bytes: int) -> bytes:
+        """The whole reply; more than the limit is `malformed`."""
+        chunks: list[bytes] = []
+        size = 0
+        while chunk := await self.read_some():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit_bytes:
+                self.failure = Failure.MALFORMED
+                return b""
+        return b"".join(chunks)
+
+    async def linger(self) -> None:
+        """Read on to the end of the reply for a moment; what else comes is of no interest."""
+        if self._response is None or self._response.content.at_eof():
+            return
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                while await self._response.content.readany():
+                    pass
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            self._response.close()
+
+    def close(self) -> None:
+        """Give the connection back, or close it when the reply was not read to its end."""
+        if self._response is None:
+            return
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
+
+    def _deadline(self, wait_s: float | None) -> float | None:
+        if wait_s is None:
+            return self._give_up_at
+        deadline = asyncio.get_running_loop().time() + wait_s
+        return deadline if self._give_up_at is None else min(deadline, self._give_up_at)
+
+    def _fail(self, error: BaseException) -> None:
+        now = asyncio.get_running_loop().time()
+        if not isinstance(error, TimeoutError):
+            protocol = isinstance(error, aiohttp.ClientResponseError)
+            fault = TransportFault.PROTOCOL if protocol else TransportFault.LOST
+            self.failure = classify_transport(fault, self._phase)
+        elif self._give_up_at is not None and now >= self._give_up_at:
+            self.failure = Failure.TIMEOUT_TOTAL
+        else:
+            self.failure = classify_transport(TransportFault.TIMEOUT, self._phase)
+
+
+async def _written(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: Any
+) -> None:
+    exchange: _Exchange = context.trace_request_ctx
+    exchange.written()
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _ModelList(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Tokens(msgspec.Struct):
+    tokens: tuple[int, ...]
+
+
+def ask(
+    endpoint: Endpoint,
+    request: ChatRequest,
+    *,
+    limits: Limits | None = None,
+    protocol: Protocol = CHAT,
+) -> Outcome:
+    """The outcome of one chat, for code without an event loop."""
+
+    async def once() -> Outcome:
+        async with Client(endpoint, limits=limits) as client:
+            return await client.chat(request, protocol)
+
+    return asyncio.run(once())
+
+
+def list_models(endpoint: Endpoint, *, limits: Limits | None = None) -> tuple[ModelCard, ...]:
+    """The models of a server, for code without an event loop. Raises as `Client.models`."""
+
+    async def once() -> tuple[ModelCard, ...]:
+        async with Client(endpoint, limits=limits) as client:
+            return await client.models()
+
+    return asyncio.run(once())
