@@ -53,8 +53,11 @@ def show(error: HeavyliftError) -> None:
 
 
 def _sentence(error: HeavyliftError) -> str:
-    """The error's text; for an unknown name also the near one, or all of them."""
-    sentence = text(f"error.{error.code}", **error.params)
+    """The error's text; for a refused layout the reason, for an unknown name the near ones."""
+    params = dict(error.params)
+    if "refusal" in params:
+        params["why"] = text(f"refusal.{params['refusal']}", **error.params)
+    sentence = text(f"error.{error.code}", **params)
     if error.params.get("suggestion"):
         return f"{sentence}; {text('error.suggestion', suggestion=error.params['suggestion'])}"
     if error.params.get("known"):

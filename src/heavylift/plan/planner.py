@@ -117,7 +117,7 @@ def _no_layout(subject: Subject, refused: list[Rejected]) -> HeavyliftError:
             "engine": subject.engine.title,
             "rack": subject.rack.label,
             "layout": first.layout.label if first else "",
-            "reason": first.code if first else "world_size",
+            "refusal": first.code if first else "no_layout",
             **({} if first is None else first.params),
         },
     )
