@@ -17,10 +17,10 @@ from typing import Final, TypeVar
 from heavylift.checkpoint.inventory import from_facts
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.facts.schema import EngineFacts, Fact, FactKind, GpuFacts, NodeFacts
+from heavylift.facts.schema import EngineFacts, Fact, FactKind, GpuFacts, ModelFacts, NodeFacts
 from heavylift.plan import compare as comparing
 from heavylift.plan.fixes import fixes
-from heavylift.plan.planner import Knowledge, Machine, best_plan
+from heavylift.plan.planner import Knowledge, Machine, best_plan, with_receipt
 from heavylift.plan.rack import parse_rack, resolve_rack
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
 from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
@@ -59,7 +59,10 @@ class Planning:
 
     def knowledge(self, model: str) -> Knowledge:
         """Everything a plan of `model` may look at. Raises FACT010 for an unknown name."""
-        facts = self.catalog.model(model)
+        return self.knowledge_of(self.catalog.model(model))
+
+    def knowledge_of(self, facts: ModelFacts) -> Knowledge:
+        """Everything a plan of a model may look at whose facts are at hand."""
         family = self.catalog.family(facts.family)
         inventories = {
             variant.id: from_facts(facts, family, variant)
@@ -108,11 +111,13 @@ class Planning:
         GPU upwards, and the smallest that holds the model is taken, or the largest tried.
         """
         if isinstance(request, PlanRequest):
-            found = best_plan(request, knowledge, receipt=receipt)
+            found = best_plan(request, knowledge)
         else:
             if gpu is None:
                 raise TypeError(gpu)
-            found = self._smallest(request, knowledge, gpu, receipt)
+            found = self._smallest(request, knowledge, gpu)
+        if receipt is not None:
+            found = with_receipt(found, receipt, knowledge)
         if not with_fixes:
             return found
         return replace(found, fixes=fixes(found, knowledge))
@@ -128,7 +133,7 @@ class Planning:
         for text in racks:
             gpu, rack = self.rack(text)
             plan = (
-                self._smallest(build, knowledge, gpu, None)
+                self._smallest(build, knowledge, gpu)
                 if rack is None
                 else best_plan(build(rack), knowledge)
             )
@@ -142,14 +147,13 @@ class Planning:
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
         gpu: GpuFacts,
-        receipt: Receipt | None,
     ) -> Plan:
         found: Plan | None = None
         failed: HeavyliftError | None = None
         for size in comparing.rack_sizes(knowledge, gpu.id, text=gpu.title):
             rack = replace(size, reading="smallest_count")
             try:
-                found = best_plan(build(rack), knowledge, receipt=receipt)
+                found = best_plan(build(rack), knowledge)
             except HeavyliftError as error:
                 # A count at which no layout exists is passed over; the next may have one.
                 failed = error

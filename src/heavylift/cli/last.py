@@ -1,4 +1,4 @@
-"""The last plan, kept so that `explain` can be asked about it; and receipts read from files."""
+"""What was kept: the last plan, for `explain`; and receipts of earlier starts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from heavylift.errors import HeavyliftError
+from heavylift.plan.receipts import mismatch
 from heavylift.records.plan import Plan
 from heavylift.records.receipt import Receipt
 from heavylift.state.paths import state_dir
@@ -44,6 +45,33 @@ def decode_plan(raw: bytes, path: str) -> Plan:
         return msgspec.json.decode(raw, type=Plan)
     except msgspec.MsgspecError as error:
         raise HeavyliftError("PLAN041", {"path": path, "reason": str(error)}) from error
+
+
+def kept_receipt(plan: Plan) -> Receipt | None:
+    """The newest receipt kept here of a start of exactly this plan, or None."""
+    path = _deployments_path()
+    if path is None:
+        return None
+    from heavylift.state.deployments import open_deployments
+
+    with open_deployments(path) as store:
+        kept = store.receipts(
+            model=plan.model,
+            variant=plan.variant,
+            engine=plan.engine,
+            rack=plan.rack.label,
+            layout=plan.layout,
+        )
+    return next((receipt for receipt in kept if mismatch(receipt, plan) is None), None)
+
+
+def _deployments_path() -> Path | None:
+    """The store, where there is one: a plan makes none. SQLite is not loaded to find that out."""
+    try:
+        path = state_dir() / "deployments.db"
+    except HeavyliftError:
+        return None
+    return path if path.is_file() else None
 
 
 def read_receipt(path: Path) -> Receipt:

@@ -38,7 +38,11 @@ def command(model: str, rack_text: str, receipt: Path | None, as_json: bool, **o
 
 
 def make(wish: Wish, rack_text: str, receipt: Path | None = None) -> Plan:
-    """The plan of a wish on a rack as typed."""
+    """The plan of a wish on a rack as typed.
+
+    With a receipt file its measured terms are taken; without one, those of the newest start that
+    was kept of exactly this plan.
+    """
     planning = Planning()
     knowledge = planning.knowledge(wish.model)
     gpu, rack = planning.rack(rack_text)
@@ -48,7 +52,10 @@ def make(wish: Wish, rack_text: str, receipt: Path | None = None) -> Plan:
             lambda each: wish.request(planning, each), knowledge, gpu=gpu, receipt=measured
         )
     check_layout_fits_rack(wish, rack)
-    return planning.plan(wish.request(planning, rack), knowledge, receipt=measured)
+    request = wish.request(planning, rack)
+    plan = planning.plan(request, knowledge, receipt=measured)
+    kept = last.kept_receipt(plan) if receipt is None else None
+    return plan if kept is None else planning.plan(request, knowledge, receipt=kept)
 
 
 def _next(plan: Plan) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heavylift.plan.cache import CacheModel, cache_model
+from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
 from heavylift.plan.weights import stage_parts
@@ -95,11 +96,15 @@ def memory(subject: Subject, layout: Layout) -> Memory:
     accounts = tuple(
         Account(
             stage=stage,
-            terms=_with_receipt(subject, (*_terms(subject, layout, stage, cache), *common)),
+            terms=_measured(subject, (*_terms(subject, layout, stage, cache), *common)),
         )
         for stage in stages(subject, layout)
     )
     return Memory(accounts=accounts, budgets=budgets(subject), cache=cache)
+
+
+def _measured(subject: Subject, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    return terms if subject.receipt is None else with_measured(terms, subject.receipt)
 
 
 def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) -> tuple[Term, ...]:
@@ -141,31 +146,6 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
             )
         )
     return tuple(found)
-
-
-def _with_receipt(subject: Subject, terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    """Terms with measured bytes in place of assumed and unknown ones, where a receipt has them."""
-    if subject.receipt is None:
-        return terms
-    measured = {entry.term: entry for entry in subject.receipt.terms}
-    replaced = []
-    for term in terms:
-        entry = measured.pop(term.id, None)
-        if entry is None or term.kind in _CERTAIN:
-            replaced.append(term)
-            continue
-        replaced.append(
-            Term(
-                id=term.id,
-                segment=term.segment,
-                kind=Kind.MEASURED,
-                bytes=Interval.exactly(entry.bytes),
-                formula=term.formula,
-                source="receipt",
-                note=entry.line,
-            )
-        )
-    return tuple(replaced)
 
 
 def _sum(parts: Sequence[Part]) -> int:

@@ -10,10 +10,12 @@ from heavylift.facts.schema import EngineFacts, GpuFacts, NodeFacts
 from heavylift.plan.assemble import plan_layout
 from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, refusal
+from heavylift.plan.receipts import mismatch
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
 from heavylift.plan.support import UNPUBLISHED, publication_rank
 from heavylift.records.plan import (
     Layout,
+    Note,
     Plan,
     PlanRequest,
     PlanVerdict,
@@ -123,9 +125,7 @@ def _no_layout(subject: Subject, refused: list[Rejected]) -> HeavyliftError:
     )
 
 
-def best_plan(
-    request: PlanRequest, knowledge: Knowledge, *, receipt: Receipt | None = None
-) -> Plan:
+def best_plan(request: PlanRequest, knowledge: Knowledge) -> Plan:
     """The best plan for a request: over the engines when none is named, and over layouts.
 
     Raises what `resolve` raises; with several engines, an engine that cannot take the request is
@@ -136,9 +136,7 @@ def best_plan(
     plans = []
     for engine in _engines(request, knowledge, machine.gpu):
         try:
-            subject = resolve(
-                request, knowledge.model, engine, machine.gpu, machine.node, receipt=receipt
-            )
+            subject = resolve(request, knowledge.model, engine, machine.gpu, machine.node)
             plans.append(best_on_engine(subject, request))
         except HeavyliftError as error:
             if request.engine is not None:
@@ -148,6 +146,28 @@ def best_plan(
         raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
     # Equal plans keep the order of the engines: that of the model's own list.
     return min(plans, key=_engine_order)
+
+
+def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
+    """The plan with a receipt's measured terms in place of assumed and unknown ones.
+
+    A receipt of something else changes nothing and is named in a note.
+    """
+    other = mismatch(receipt, plan)
+    if other is not None:
+        note = Note(code="receipt_of_other", params={"what": other})
+        return replace(plan, notes=(*plan.notes, note))
+    machine = knowledge.machines[plan.rack.gpu]
+    subject = resolve(
+        plan.request,
+        knowledge.model,
+        knowledge.engines[plan.engine],
+        machine.gpu,
+        machine.node,
+        receipt=receipt,
+    )
+    measured = plan_layout(subject, plan.request, plan.layout)
+    return replace(measured, rejected=plan.rejected)
 
 
 def _engine_order(plan: Plan) -> tuple[int, int]:
