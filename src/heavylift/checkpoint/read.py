@@ -212,7 +212,7 @@ def _indexed(folder: Path, index_name: str) -> _Contents:
     index = _read_index(folder, index_name)
     listing = _Listing(index.weight_map)
     # A name with a path in it could point anywhere; such a shard is reported, never opened.
-    outside = sorted(name for name in listing.counts if Path(name).name != name or "\0" in name)
+    outside = sorted(name for name in listing.counts if not _is_file_name(name))
     present = {name for name in _names(folder) if name.endswith(SHARD_SUFFIX)}
     return _Contents(
         folder=folder,
@@ -227,6 +227,10 @@ def _indexed(folder: Path, index_name: str) -> _Contents:
             )
         ),
     )
+
+
+def _is_file_name(name: str) -> bool:
+    return Path(name).name == name and name not in ("", "..") and "\0" not in name
 
 
 def _read_index(folder: Path, name: str) -> _Index:

@@ -37,7 +37,7 @@ _LARGEST: Final = 2**63 - 1
 # Naming each defect takes a slow walk; a longer broken header is refused as a whole.
 _WALK_LIMIT_BYTES: Final = 16 * MIB
 
-_Size = Annotated[int, msgspec.Meta(ge=0)]
+_Size = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):

@@ -92,6 +92,14 @@ def write_checkpoint(
     )
 
 
+def safetensors_variant(model: ModelFacts) -> VariantFacts:
+    """The first variant of `model` in the safetensors format. Raises CKPT027 when there is none."""
+    for variant in model.variants:
+        if variant.format == "safetensors":
+            return variant
+    raise HeavyliftError("CKPT027", {"model": model.id})
+
+
 def _shards(groups: Iterable[TensorGroup]) -> list[list[SparseTensor]]:
     """Every tensor of `groups`, dealt to shards.
 
@@ -170,7 +178,7 @@ def _put(tree: dict[str, Any], path: list[str], value: int) -> None:
 
 
 def _with_lists(tree: Mapping[str, Any]) -> Any:
-    """`tree` with a list wherever the keys of a table are 0, 1, 2,  and so on."""
+    """`tree` with a list wherever the keys of a table count from 0."""
     values = {
         key: _with_lists(value) if isinstance(value, dict) else value for key, value in tree.items()
     }
