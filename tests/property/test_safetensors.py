@@ -16,7 +16,6 @@ from heavylift.checkpoint.read import read_checkpoint
 from heavylift.checkpoint.safetensors import decode_header, layout_defects
 from heavylift.cli.text import text
 from heavylift.devserver.sparse_checkpoint import SparseTensor, encode_header, write_file
-from heavylift.errors import HeavyliftError
 from heavylift.units import MIB
 
 NAMES = st.text('abl.:{}"\\0123\n é', min_size=1, max_size=12)
@@ -36,7 +35,7 @@ def tensors(draw: st.DrawFn) -> list[SparseTensor]:
 
 @given(tensors())
 def test_what_is_written_reads_back(made: list[SparseTensor]) -> None:
-    """decode ∘ encode is the identity, and the layout of the writer has no defects."""
+    """Decoding undoes encoding: decode ∘ encode is the identity, and the layout of the writer has no defects."""
     raw, data_bytes = encode_header(made)
     table, defects = decode_header(raw[8:], "a")
     assert defects == ()
@@ -71,18 +70,14 @@ SOUND = encode_header(
 
 @given(st.integers(0, len(SOUND)), st.binary(max_size=8), st.integers(0, len(SOUND)))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_damaged_file_gives_defects_or_a_coded_error(
+def test_a_damaged_file_is_reported(
     tmp_path_factory: pytest.TempPathFactory, place: int, patch: bytes, end: int
 ) -> None:
-    """Overwritten and cut anywhere, a file is reported or refused, never a traceback."""
+    """Overwritten and cut anywhere, a file gives defects with texts, never a traceback."""
     damaged = (SOUND[:place] + patch + SOUND[place + len(patch) :])[:end]
     path = tmp_path_factory.mktemp("damaged") / "a.safetensors"
     path.write_bytes(damaged)
-    try:
-        read = read_checkpoint(path)
-    except HeavyliftError as error:
-        assert text(f"error.{error.code}", **error.params)
-        return
+    read = read_checkpoint(path)
     # The file has no data at all, so there is always something to report.
     assert read.defects
     for defect in read.defects:
