@@ -51,7 +51,7 @@ class CheckpointError(HeavyliftError):
 
     def __init__(self, path: str, defects: Iterable[Defect]) -> None:
         self.defects = tuple(defects)
-        super().__init__("CKPT001", {"path": path, "count": len(self.defects)})
+        super().__init__("CKPT020", {"path": path, "count": len(self.defects)})
 
 
 def at_most(defects: Iterable[Defect], limit: int = NAMED_PER_FILE) -> Iterator[Defect]:

@@ -1,16 +1,16 @@
-"""Half a million tensors as a few dozen groups, and the groups beside a family's patterns."""
+"""Half a million tensors as a few dozen groups, and the groups beside those of an inventory."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from heavylift.checkpoint.inventory import Inventory, TensorGroup
 from heavylift.checkpoint.safetensors import HeaderTable, byte_length
-from heavylift.facts.expressions import evaluate
-from heavylift.facts.schema import TensorPattern
 
 TensorKey = tuple[str, str, tuple[int, ...], int]
 """Name with `{e}` for the expert number, dtype, shape, bytes: what experts of a layer share."""
@@ -52,32 +52,52 @@ class HeaderGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MatchedGroup:
-    """Tensors of the files and the pattern that claims them.
+    """Tensors of the files (`found`) and the group of an inventory that claims them."""
 
-    `agrees` is False when the file's dtype or shape is not the one the pattern says.
-    """
+    expected: TensorGroup
+    found: HeaderGroup
 
-    pattern: TensorPattern
-    group: HeaderGroup
-    agrees: bool
+    @property
+    def agrees(self) -> bool:
+        """False when the file's dtype or shape is not the expected one."""
+        return (self.found.dtype, self.found.shape) == (self.expected.dtype, self.expected.shape)
+
+    @property
+    def resolved(self) -> TensorGroup:
+        """The expected group's role and rules with the file's dtype, shape, layers and bytes."""
+        elements = math.prod(self.expected.shape)
+        scaled = self.expected.params_each * math.prod(self.found.shape)
+        return replace(
+            self.expected,
+            dtype=self.found.dtype,
+            shape=self.found.shape,
+            layers=self.found.layers,
+            per_layer=self.found.per_layer,
+            bytes_each=self.found.bytes_each,
+            params_each=scaled // elements if elements else 0,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissingTensors:
-    """Tensors a pattern promises and the files do not have: `per_layer` in each of `layers`."""
+    """Tensors that are expected and not in the files: `per_layer` in each of `layers`."""
 
-    pattern: TensorPattern
+    expected: TensorGroup
     layers: tuple[int, ...] | None
     per_layer: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
-    """Groups of the files against patterns of a family."""
+    """Groups of the files against those of an inventory."""
 
     matched: tuple[MatchedGroup, ...]
     unmatched: tuple[HeaderGroup, ...]
     missing: tuple[MissingTensors, ...]
+
+    def inventory(self, source: str) -> Inventory:
+        """The matched tensors, as the files have them. `source` names the files."""
+        return Inventory(groups=tuple(each.resolved for each in self.matched), source=source)
 
 
 def tally(table: HeaderTable) -> Counter[TensorKey]:
@@ -113,38 +133,22 @@ def group(tallied: Mapping[TensorKey, int]) -> tuple[HeaderGroup, ...]:
     return tuple(sorted(groups, key=lambda each: (each.pattern, each.layers or ())))
 
 
-def match(
-    groups: Iterable[HeaderGroup],
-    patterns: Iterable[TensorPattern],
-    layer_sets: Mapping[str, tuple[int, ...]],
-    dims: Mapping[str, int],
-) -> Match:
-    """Which pattern claims which tensors, which tensors nobody claims, which are not there.
+def match(groups: Iterable[HeaderGroup], expected: Iterable[TensorGroup]) -> Match:
+    """Which expected group claims which tensors, which nobody claims, which are not there.
 
-    Patterns that share a name are told apart by their layers: each takes those of its own set. A
-    dtype or shape that differs is still a match, marked so: bytes come from the files.
+    Groups that share a name are told apart by their layers: each takes those of its own. A dtype
+    or shape that differs is still a match that does not agree: bytes come from the files.
     """
     unclaimed: dict[str, list[HeaderGroup]] = {}
     for each in groups:
         unclaimed.setdefault(each.pattern, []).append(each)
     matched: list[MatchedGroup] = []
     missing: list[MissingTensors] = []
-    for pattern in patterns:
-        if pattern.unless is not None and dims[pattern.unless] == 1:
-            continue
-        layers = None if pattern.layers is None else layer_sets[pattern.layers]
-        claimed, left = _claim(unclaimed.get(pattern.name, []), layers)
-        unclaimed[pattern.name] = left
-        shape = tuple(evaluate(size, dims) for size in pattern.shape)
-        matched += [
-            MatchedGroup(
-                pattern=pattern,
-                group=each,
-                agrees=(each.dtype, each.shape) == (pattern.dtype, shape),
-            )
-            for each in claimed
-        ]
-        missing += _missing(pattern, claimed, layers, dims)
+    for wanted in expected:
+        claimed, left = _claim(unclaimed.get(wanted.name, []), wanted.layers)
+        unclaimed[wanted.name] = left
+        matched += [MatchedGroup(expected=wanted, found=each) for each in claimed]
+        missing += _missing(wanted, claimed)
     return Match(
         matched=tuple(matched),
         unmatched=tuple(each for left in unclaimed.values() for each in left),
@@ -172,24 +176,18 @@ def _claim(
     return claimed, left
 
 
-def _missing(
-    pattern: TensorPattern,
-    claimed: Iterable[HeaderGroup],
-    layers: tuple[int, ...] | None,
-    dims: Mapping[str, int],
-) -> list[MissingTensors]:
-    promised = 1 if pattern.experts is None else evaluate(pattern.experts, dims)
+def _missing(expected: TensorGroup, claimed: Iterable[HeaderGroup]) -> list[MissingTensors]:
     found: Counter[int | None] = Counter()
     for each in claimed:
-        for layer in (None,) if each.layers is None else each.layers:
-            found[layer] += each.per_layer
+        for place in each.layers or (None,):
+            found[place] += each.per_layer
     layers_by_gap: dict[int, list[int]] = {}
-    for place in (None,) if layers is None else layers:
-        gap = promised - found[place]
+    for place in expected.layers or (None,):
+        gap = expected.per_layer - found[place]
         if gap > 0:
             layers_by_gap.setdefault(gap, []).extend(() if place is None else (place,))
     return [
-        MissingTensors(pattern=pattern, layers=tuple(short) or None, per_layer=gap)
+        MissingTensors(expected=expected, layers=tuple(short) or None, per_layer=gap)
         for gap, short in layers_by_gap.items()
     ]
 

@@ -76,7 +76,7 @@ class Checkpoint:
         return sum(file.file_bytes for file in self.files)
 
     def require_sound(self) -> None:
-        """Raises `CheckpointError` (CKPT001) with all defects when there are any."""
+        """Raises `CheckpointError` (CKPT020) with all defects when there are any."""
         if self.defects:
             raise CheckpointError(str(self.path), self.defects)
 
@@ -122,8 +122,8 @@ class _Contents:
 def read_checkpoint(path: Path) -> Checkpoint:
     """The headers under `path`: a folder, a `.safetensors` file, or a `.safetensors.index.json`.
 
-    Raises CKPT002 when there is no such path, CKPT003 when it holds no safetensors, CKPT004 when a
-    folder has several indexes, CKPT005 when the index cannot be understood, CKPT006 when the folder
+    Raises CKPT021 when there is no such path, CKPT022 when it holds no safetensors, CKPT023 when a
+    folder has several indexes, CKPT024 when the index cannot be understood, CKPT025 when the folder
     may not be read. All other defects are collected in the result.
     """
     with _collector_paused():
@@ -192,27 +192,27 @@ def _contents(path: Path) -> _Contents:
         names = sorted(_names(path))
         indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
         if len(indexes) > 1:
-            raise HeavyliftError("CKPT004", {"path": str(path), "names": ", ".join(indexes)})
+            raise HeavyliftError("CKPT023", {"path": str(path), "names": ", ".join(indexes)})
         if indexes:
             return _indexed(path, indexes[0])
         shards = tuple(name for name in names if name.endswith(SHARD_SUFFIX))
         if not shards:
-            raise HeavyliftError("CKPT003", {"path": str(path)})
+            raise HeavyliftError("CKPT022", {"path": str(path)})
         return _Contents(folder=path, shards=shards)
     if not path.exists():
-        raise HeavyliftError("CKPT002", {"path": str(path)})
+        raise HeavyliftError("CKPT021", {"path": str(path)})
     if path.name.endswith(INDEX_SUFFIX):
         return _indexed(path.parent, path.name)
     if path.name.endswith(SHARD_SUFFIX):
         return _Contents(folder=path.parent, shards=(path.name,))
-    raise HeavyliftError("CKPT003", {"path": str(path)})
+    raise HeavyliftError("CKPT022", {"path": str(path)})
 
 
 def _indexed(folder: Path, index_name: str) -> _Contents:
     index = _read_index(folder, index_name)
     listing = _Listing(index.weight_map)
     # A name with a path in it could point anywhere; such a shard is reported, never opened.
-    outside = sorted(name for name in listing.counts if Path(name).name != name or "\0" in name)
+    outside = sorted(name for name in listing.counts if not _is_file_name(name))
     present = {name for name in _names(folder) if name.endswith(SHARD_SUFFIX)}
     return _Contents(
         folder=folder,
@@ -229,6 +229,10 @@ def _indexed(folder: Path, index_name: str) -> _Contents:
     )
 
 
+def _is_file_name(name: str) -> bool:
+    return Path(name).name == name and name not in ("", "..") and "\0" not in name
+
+
 def _read_index(folder: Path, name: str) -> _Index:
     opened = _open_inside(folder, name)
     if isinstance(opened, Defect):
@@ -236,10 +240,10 @@ def _read_index(folder: Path, name: str) -> _Index:
     try:
         size = os.fstat(opened).st_size
         if size > INDEX_LIMIT_BYTES:
-            raise HeavyliftError("CKPT005", {"path": str(folder / name), "bytes": size})
+            raise HeavyliftError("CKPT024", {"path": str(folder / name), "bytes": size})
         return msgspec.json.decode(_read_at(opened, size, 0), type=_Index)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise HeavyliftError("CKPT005", {"path": str(folder / name), "bytes": size}) from error
+        raise HeavyliftError("CKPT024", {"path": str(folder / name), "bytes": size}) from error
     finally:
         os.close(opened)
 
@@ -321,7 +325,7 @@ def _names(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir()]
     except OSError as error:
-        raise HeavyliftError("CKPT006", {"path": str(folder), "reason": error.strerror}) from error
+        raise HeavyliftError("CKPT025", {"path": str(folder), "reason": error.strerror}) from error
 
 
 def _open_inside(folder: Path, name: str) -> int | Defect:

@@ -17,11 +17,12 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
 from heavylift.checkpoint.defects import Defect, at_most
+from heavylift.checkpoint.formats import SAFETENSORS_TYPES
 from heavylift.units import MIB
 
 LENGTH_BYTES: Final = 8
@@ -30,49 +31,19 @@ HEADER_LIMIT_BYTES: Final = 100_000_000
 
 LFS_POINTER_START: Final = b"version https://git-lfs"
 
-DTYPE_BITS: Final[dict[str, int]] = {
-    "BOOL": 8,
-    "F4": 4,
-    "F6_E2M3": 6,
-    "F6_E3M2": 6,
-    "U8": 8,
-    "I8": 8,
-    "F8_E5M2": 8,
-    "F8_E4M3": 8,
-    "F8_E8M0": 8,
-    "U16": 16,
-    "I16": 16,
-    "F16": 16,
-    "BF16": 16,
-    "U32": 32,
-    "I32": 32,
-    "F32": 32,
-    "U64": 64,
-    "I64": 64,
-    "F64": 64,
-    "C64": 64,
-}
-"""Bits per element of each dtype the format knows."""
-
 _METADATA: Final = "__metadata__"
 _MOST_DIMENSIONS: Final = 64
 _LARGEST: Final = 2**63 - 1
 # Naming each defect takes a slow walk; a longer broken header is refused as a whole.
 _WALK_LIMIT_BYTES: Final = 16 * MIB
 
-_Size = Annotated[int, msgspec.Meta(ge=0)]
-# Spelt out once more because a type needs literals: the decoder then hands out one shared string
-# per dtype and refuses all others. A test keeps it equal to DTYPE_BITS.
-Dtype = Literal[
-    "BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "U16", "I16",
-    "F16", "BF16", "U32", "I32", "F32", "U64", "I64", "F64", "C64",
-]  # fmt: skip
+_Size = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):
     """A tensor, or the metadata: all fields optional, so that one type decodes every value."""
 
-    dtype: Dtype | None = None
+    dtype: str | None = None
     shape: Annotated[tuple[_Size, ...], msgspec.Meta(max_length=_MOST_DIMENSIONS)] | None = None
     data_offsets: tuple[_Size, _Size] | None = None
 
@@ -112,8 +83,10 @@ class HeaderTable:
 
 def byte_length(dtype: str, shape: tuple[int, ...]) -> int | None:
     """Bytes of a tensor; None when its bits do not fill whole bytes. KeyError: unknown dtype."""
-    whole, rest = divmod(DTYPE_BITS[dtype] * math.prod(shape), 8)
-    return None if rest else whole
+    try:
+        return SAFETENSORS_TYPES[dtype].size(math.prod(shape))
+    except ValueError:
+        return None
 
 
 def header_length(start: bytes, file_bytes: int, file: str) -> int | Defect:
@@ -156,7 +129,7 @@ def decode_header(raw: bytes, file: str) -> tuple[HeaderTable, tuple[Defect, ...
     dtypes = [entry.dtype for entry in entries.values()]
     shapes = [entry.shape for entry in entries.values()]
     spans = [entry.data_offsets for entry in entries.values()]
-    if None in dtypes or None in shapes or None in spans:
+    if not SAFETENSORS_TYPES.keys() >= set(dtypes) or None in shapes or None in spans:
         return _walk(raw, file)
     return _table(list(entries), dtypes, shapes, spans), ()
 
@@ -276,7 +249,7 @@ def _entry_problem(value: Any) -> tuple[str, Any]:
 
 
 def _is_dtype(value: Any) -> bool:
-    return isinstance(value, str) and value in DTYPE_BITS
+    return isinstance(value, str) and value in SAFETENSORS_TYPES
 
 
 def _are_sizes(value: Any) -> bool:

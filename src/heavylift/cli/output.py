@@ -33,6 +33,7 @@ _SCREENS: Final = {
     "demo": "demo",
     "engine": "engine",
     "scenarios": "scenarios",
+    "sparse_checkpoint": "sparse_checkpoint",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,17 +7,18 @@ It is written from the facts of a model and takes the disk its headers take (Kim
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from heavylift.checkpoint.safetensors import DTYPE_BITS, LENGTH_BYTES, byte_length
+from heavylift.checkpoint.formats import SAFETENSORS_TYPES, bytes_of
+from heavylift.checkpoint.inventory import TensorGroup, from_facts
+from heavylift.checkpoint.safetensors import LENGTH_BYTES
 from heavylift.errors import HeavyliftError
-from heavylift.facts.expressions import evaluate
-from heavylift.facts.schema import CheckpointFormat, FamilyFacts, ModelFacts, TensorPattern
+from heavylift.facts.schema import FamilyFacts, ModelFacts, VariantFacts
 
 _ALIGNMENT_BYTES: Final = 8
 
@@ -33,10 +34,7 @@ class SparseTensor:
     @property
     def bytes(self) -> int:
         """Bytes of the tensor. Raises ValueError when its bits do not fill whole bytes."""
-        length = byte_length(self.dtype, self.shape)
-        if length is None:
-            raise ValueError(self.name)
-        return length
+        return bytes_of(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,17 +50,17 @@ class SparseCheckpoint:
 
 
 def write_checkpoint(
-    model: ModelFacts, family: FamilyFacts, format_id: str, folder: Path
+    model: ModelFacts, family: FamilyFacts, variant: VariantFacts, folder: Path
 ) -> SparseCheckpoint:
-    """Write `model` in a format of its family into `folder`, which must be new or empty.
+    """Write a safetensors variant of `model` into `folder`, which must be new or empty.
 
-    Raises CKPT007 when the folder holds something, KeyError for a format the family does not have.
+    Raises CKPT026 when the folder holds something, and what `from_facts` raises.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise HeavyliftError("CKPT007", {"path": str(folder)})
+        raise HeavyliftError("CKPT026", {"path": str(folder)})
+    inventory = from_facts(model, family, variant)
     folder.mkdir(parents=True, exist_ok=True)
-    form = {entry.id: entry for entry in family.formats}[format_id]
-    shards = _shards(model, form)
+    shards = _shards(inventory.groups)
     paths = [
         folder / f"model-{number:05d}-of-{len(shards):06d}.safetensors"
         for number in range(1, len(shards) + 1)
@@ -94,38 +92,33 @@ def write_checkpoint(
     )
 
 
-def tensors(
-    model: ModelFacts, patterns: Iterable[TensorPattern]
-) -> Iterator[tuple[str, SparseTensor]]:
-    """Every tensor of `patterns`, each with the shard it goes into.
+def safetensors_variant(model: ModelFacts) -> VariantFacts:
+    """The first variant of `model` in the safetensors format. Raises CKPT027 when there is none."""
+    for variant in model.variants:
+        if variant.format == "safetensors":
+            return variant
+    raise HeavyliftError("CKPT027", {"model": model.id})
 
-    A shard is named by its layer (`000012`), or by the first word of the name for what belongs to
-    no layer, and vision: that is how the published checkpoint of Kimi K3 is cut.
+
+def _shards(groups: Iterable[TensorGroup]) -> list[list[SparseTensor]]:
+    """Every tensor of `groups`, dealt to shards.
+
+    A shard holds one layer, or what shares the first word of its name where there is no layer, or
+    only one of the vision tower: so the published checkpoint of Kimi K3 is cut, file for file.
     """
-    dims = model.dim_values
-    for pattern in patterns:
-        if pattern.unless is not None and dims[pattern.unless] == 1:
-            continue
-        shape = tuple(evaluate(size, dims) for size in pattern.shape)
-        experts = 1 if pattern.experts is None else evaluate(pattern.experts, dims)
-        for layer in (0,) if pattern.layers is None else model.layer_set(pattern.layers):
-            own_shard = pattern.layers is not None and pattern.shard != "vision"
-            # Digits sort before letters: the layers come first, as in the published index.
-            shard = f"{layer:06d}" if own_shard else pattern.name.partition(".")[0]
-            name = pattern.name.replace("{l}", str(layer))
-            for expert in range(experts):
-                yield (
-                    shard,
-                    SparseTensor(
-                        name=name.replace("{e}", str(expert)), dtype=pattern.dtype, shape=shape
-                    ),
-                )
-
-
-def _shards(model: ModelFacts, form: CheckpointFormat) -> list[list[SparseTensor]]:
     shards: dict[str, list[SparseTensor]] = {}
-    for shard, tensor in tensors(model, form.tensors):
-        shards.setdefault(shard, []).append(tensor)
+    for group in groups:
+        for layer in (0,) if group.layers is None else group.layers:
+            own_shard = group.layers is not None and not group.is_vision
+            # Digits sort before letters: the layers come first, as in the published index.
+            key = f"{layer:06d}" if own_shard else group.name.partition(".")[0]
+            name = group.name.replace("{l}", str(layer))
+            shards.setdefault(key, []).extend(
+                SparseTensor(
+                    name=name.replace("{e}", str(expert)), dtype=group.dtype, shape=group.shape
+                )
+                for expert in range(group.per_layer)
+            )
     return [shards[key] for key in sorted(shards)]
 
 
@@ -137,7 +130,7 @@ def encode_header(tensors: Iterable[SparseTensor]) -> tuple[bytes, int]:
     """
     position = 0
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    for tensor in sorted(tensors, key=lambda each: (-DTYPE_BITS[each.dtype], each.name)):
+    for tensor in sorted(tensors, key=_file_order):
         end = position + tensor.bytes
         header[tensor.name] = {
             "dtype": tensor.dtype,
@@ -148,6 +141,11 @@ def encode_header(tensors: Iterable[SparseTensor]) -> tuple[bytes, int]:
     text = msgspec.json.encode(header)
     text += b" " * (-len(text) % _ALIGNMENT_BYTES)
     return len(text).to_bytes(LENGTH_BYTES, "little") + text, position
+
+
+def _file_order(tensor: SparseTensor) -> tuple[float, str]:
+    kind = SAFETENSORS_TYPES[tensor.dtype]
+    return -kind.bytes / kind.elements, tensor.name
 
 
 def write_file(path: Path, tensors: Iterable[SparseTensor]) -> None:
@@ -180,7 +178,7 @@ def _put(tree: dict[str, Any], path: list[str], value: int) -> None:
 
 
 def _with_lists(tree: Mapping[str, Any]) -> Any:
-    """`tree` with lists where the keys are 0, 1, 2, …"""
+    """`tree` with a list wherever the keys of a table count from 0."""
     values = {
         key: _with_lists(value) if isinstance(value, dict) else value for key, value in tree.items()
     }
