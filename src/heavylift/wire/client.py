@@ -45,7 +45,7 @@ theirs, so that a request does not meet a connection in the act of closing."""
 _READ_BUFFER_BYTES: Final = 256 * 1024
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _REPLY_BYTES: Final = 256 * 2**20
-_LINGER_S: Final = 1.0
+_LINGER_S: Final = 0.25
 """How long the end of the reply is awaited after `[DONE]`, so that its connection can be reused."""
 
 
