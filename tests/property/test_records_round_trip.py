@@ -1,4 +1,4 @@
-"""The rule of the records: decoding what was encoded gives the same record, and the schema holds."""
+"""The rule of the records: what was encoded comes back equal, and satisfies its schema."""
 
 from __future__ import annotations
 

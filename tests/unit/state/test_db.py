@@ -27,12 +27,14 @@ TWO = Schema(
 
 
 def version(path: Path) -> int:
+    """The schema version in the file."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         found: int = connection.execute("PRAGMA user_version").fetchone()[0]
         return found
 
 
 def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """Another process of ours."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +55,7 @@ FAILED = replace(PASSED, status="fail")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Deployments]:
+    """An empty store."""
     with open_deployments(tmp_path / "deployments.db") as deployments:
         yield deployments
 
@@ -101,11 +102,12 @@ def test_a_release_learns_its_receipt_later(store: Deployments) -> None:
 
 def test_a_release_that_is_not_there_is_an_error(store: Deployments) -> None:
     """STA006 says which."""
-    for missing in (
+    uses: tuple[Callable[[], object], ...] = (
         lambda: store.release("chat", 9),
         lambda: store.add_verdict("chat", 9, PASSED),
         lambda: store.add_receipt_digest("chat", 9, "sha256:cc"),
-    ):
+    )
+    for missing in uses:
         with pytest.raises(HeavyliftError) as caught:
             missing()
         assert caught.value.code == "STA006"

@@ -53,6 +53,8 @@ def against(
 def says(
     body: bytes, content_type: str = "application/json", status: int = 200
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """A handler that answers with this body."""
+
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.Response(body=body, content_type=content_type, status=status)
 
@@ -62,6 +64,8 @@ def says(
 def streams(
     body: bytes, *, then_wait: bool = False
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """A handler that streams these bytes and then ends, or never does."""
+
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         response.content_type = "text/event-stream"
@@ -76,10 +80,12 @@ def streams(
 
 
 def chat(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Outcome:
+    """The outcome of a streamed chat with the server."""
     return against(handler, lambda client: client.chat(HELLO))
 
 
 def failure_of(body: bytes, ask: Callable[[Client], Awaitable[object]]) -> object:
+    """The class named by the error that a reply of this body raises."""
     with pytest.raises(HeavyliftError) as caught:
         against(says(body), ask)
     assert caught.value.code == "WIRE003"
