@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +40,7 @@ def test_any_split_gives_the_same_events(stream: bytes, data: st.DataObject, lim
     """Events, the state at the end and the size error are the same for every cutting."""
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     places = [0, *cuts, len(stream)]
-    chunks = [stream[start:end] for start, end in zip(places, places[1:], strict=False)]
+    chunks = [stream[start:end] for start, end in itertools.pairwise(places)]
     single = [stream[place : place + 1] for place in range(len(stream))]
     assert _run(chunks, limit) == _run([stream], limit) == _run(single, limit)
 

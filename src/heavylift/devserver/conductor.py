@@ -58,8 +58,8 @@ class Player:
         """Do the step that is due."""
         step = self._next
         if step is None:
-            self._end(Ending.FINISHED)
-        elif self._transport.is_closing():
+            return
+        if self._transport.is_closing():
             self._end(Ending.DISCONNECTED)
         elif step.action is Action.ABORT:
             self._transport.abort()

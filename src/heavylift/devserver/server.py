@@ -82,8 +82,7 @@ class ScriptedServer:
         self._wanted_port = port
         self._emit = emit
         self._clock = clock
-        # Reproducible pacing, not secrecy.
-        self._random = random.Random(scenario.pace.seed)  # noqa: S311
+        self._random = random.Random(scenario.pace.seed)  # noqa: S311 - pacing, not secrecy
         self._conductor = Conductor()
         self._ready = False
         self._runner: web.AppRunner | None = None

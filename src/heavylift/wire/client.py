@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -45,7 +46,7 @@ theirs, so that a request does not meet a connection in the act of closing."""
 _READ_BUFFER_BYTES: Final = 256 * 1024
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _REPLY_BYTES: Final = 256 * 2**20
-_LINGER_S: Final = 1.0
+_LINGER_S: Final = 0.25
 """How long the end of the reply is awaited after `[DONE]`, so that its connection can be reused."""
 
 
@@ -220,7 +221,7 @@ class Client:
         try:
             listed = msgspec.convert(document, _ModelList)
         except msgspec.ValidationError as problem:
-            raise self._refused("/v1/models", 200, Failure.MALFORMED) from problem
+            raise self._refused("/v1/models", HTTPStatus.OK, Failure.MALFORMED) from problem
         return tuple(
             ModelCard(id=model.id, context_tokens=model.max_model_len) for model in listed.data
         )
@@ -256,7 +257,7 @@ class Client:
         try:
             return msgspec.convert(document, _Tokens).tokens
         except msgspec.ValidationError as problem:
-            raise self._refused("/tokenize", 200, Failure.MALFORMED) from problem
+            raise self._refused("/tokenize", HTTPStatus.OK, Failure.MALFORMED) from problem
 
     async def _get_json(self, path: str, body: bytes | None = None) -> Any:
         exchange = self._exchange("GET" if body is None else "POST", path, body)
@@ -344,7 +345,7 @@ class ChatStream:
     async def _read(self) -> None:
         exchange = self._exchange
         if exchange.failure is None:
-            if exchange.status == 200 and exchange.content_type == "text/event-stream":  # noqa: PLR2004
+            if exchange.is_event_stream:
                 await self._read_events()
             else:
                 await self._read_whole()
@@ -475,6 +476,11 @@ class _Exchange:
     def content_type(self) -> str:
         """The media type of the reply."""
         return "" if self._response is None else self._response.content_type
+
+    @property
+    def is_event_stream(self) -> bool:
+        """True when the reply is a success that arrives in events."""
+        return self.status == HTTPStatus.OK and self.content_type == "text/event-stream"
 
     def header(self, name: str) -> str | None:
         """A header of the reply."""

@@ -12,9 +12,11 @@ from heavylift.wire.reply import Accumulator, ChatRequest, Delta, ToolCall, Tool
 
 # The event sequence of the protocol's own documentation, shortened.
 STREAM = (
-    b'{"type":"message_start","message":{"id":"m","type":"message","role":"assistant",'
-    b'"content":[],"stop_reason":null,"usage":{"input_tokens":25,"output_tokens":1,'
-    b'"cache_read_input_tokens":20}}}',
+    (
+        b'{"type":"message_start","message":{"id":"m","type":"message","role":"assistant",'
+        b'"content":[],"stop_reason":null,"usage":{"input_tokens":25,"output_tokens":1,'
+        b'"cache_read_input_tokens":20}}}'
+    ),
     b'{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}',
     b'{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}',
     b'{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"s"}}',
@@ -23,10 +25,14 @@ STREAM = (
     b'{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}',
     b'{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Hello"}}',
     b'{"type":"content_block_stop","index":1}',
-    b'{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t",'
-    b'"name":"f","input":{}}}',
-    b'{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta",'
-    b'"partial_json":"{\\"x\\": 1}"}}',
+    (
+        b'{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t",'
+        b'"name":"f","input":{}}}'
+    ),
+    (
+        b'{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta",'
+        b'"partial_json":"{\\"x\\": 1}"}}'
+    ),
     b'{"type":"content_block_stop","index":2}',
     b'{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":15}}',
     b'{"type":"message_stop"}',

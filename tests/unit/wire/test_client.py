@@ -42,6 +42,7 @@ SHORT = Limits(connect_s=2.0, first_byte_s=0.3, gap_s=0.3, total_s=5.0)
 
 
 def scripted(text: str) -> Scenario:
+    """A scenario of this test."""
     return decode(text, "test")
 
 
@@ -72,6 +73,7 @@ def chat(
     protocol: Protocol = CHAT,
     key: str | None = None,
 ) -> Outcome:
+    """The outcome of one chat with a server that plays the scenario."""
     return with_server(
         scenario, lambda _, client: client.chat(request, protocol), limits=limits, key=key
     )
@@ -221,7 +223,7 @@ def test_receive_follows_send_by_the_servers_own_stamp() -> None:
     measured = sorted(with_server(load("paced"), lags, limits=Limits()))
     assert len(measured) == 67  # 64 tokens, role, finish, usage
     assert measured[0] > -1e-5  # the stamp has microseconds
-    assert measured[len(measured) // 2] < 0.005
+    assert measured[len(measured) // 2] < 0.02
 
 
 def test_the_clock_is_an_argument() -> None:
@@ -356,12 +358,16 @@ def test_cancelling_a_chat_closes_its_socket(name: str) -> None:
 
 
 async def _ending(server: ScriptedServer) -> Ending | None:
-    """How the first request ended, once the server has noticed; at most a second later."""
-    for _ in range(100):
-        if server.records[0].ending is not None:
-            return server.records[0].ending
-        await asyncio.sleep(0.01)
-    return None
+    """How the first request ended, once the server has noticed."""
+    await _until(lambda: server.records[0].ending is not None)
+    return server.records[0].ending
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    """Wait until the server, which runs in the same loop, has come that far."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - it has no event for every state
+            await asyncio.sleep(0.01)
 
 
 def test_connections_are_used_again_after_good_and_bad_ends() -> None:
@@ -384,8 +390,7 @@ def test_abandoned_streams_leak_no_connections() -> None:
             async with client.open_chat(STREAMED) as stream:
                 async for _ in stream:
                     break
-        while server.open_chats:
-            await asyncio.sleep(0.01)
+        await _until(lambda: server.open_chats == 0)
         assert (await client.chat(STREAMED)).failure is None
 
     with_server(scripted("[pace]\ninterval_s = 0.01\n[reply]\ntokens = 20\n"), abandon)
@@ -396,9 +401,7 @@ def test_many_streams_run_at_once_without_a_hidden_cap() -> None:
 
     async def crowd(server: ScriptedServer, client: Client) -> None:
         chats = [asyncio.create_task(client.chat(STREAMED)) for _ in range(150)]
-        async with asyncio.timeout(30):
-            while server.open_chats < 150:
-                await asyncio.sleep(0.01)
+        await _until(lambda: server.open_chats == 150)
         for task in chats:
             task.cancel()
         await asyncio.gather(*chats, return_exceptions=True)

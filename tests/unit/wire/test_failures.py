@@ -45,32 +45,40 @@ def test_a_status_has_a_class(status: int, failure: Failure | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("message", "kind", "code"),
     [
-        # vLLM 0.32, serving
-        b'{"error":{"message":"This model\'s maximum context length is 4096 tokens. However, you '
-        b'requested 5000 tokens.","type":"BadRequestError","param":null,"code":400}}',
-        # vLLM, earlier releases: flat
-        b'{"object":"error","message":"The decoder prompt is longer than the maximum. Make sure '
-        b'that `max_model_len` is no smaller than the number of tokens","code":400}',
+        # vLLM, serving
+        (
+            "This model's maximum context length is 4096 tokens. However, you requested 5000.",
+            "BadRequestError",
+            "400",
+        ),
+        # vLLM, earlier
+        (
+            "The decoder prompt is too long. Make sure that `max_model_len` is no smaller than it.",
+            None,
+            None,
+        ),
         # SGLang
-        b'{"error":{"message":"The input (5000 tokens) is longer than the model\'s context length '
-        b'(4096 tokens)."}}',
-        # llama.cpp server
-        b'{"error":{"code":400,"message":"the request exceeds the available context size, try '
-        b'increasing it","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}',
-        # OpenAI
-        b'{"error":{"message":"too long","type":"invalid_request_error",'
-        b'"code":"context_length_exceeded"}}',
+        (
+            "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+            None,
+            None,
+        ),
+        # llama.cpp server, by its sentence and by its type
+        ("the request exceeds the available context size, try increasing it", None, None),
+        ("too long", "exceed_context_size_error", "400"),
+        # OpenAI, by its code
+        ("too long", "invalid_request_error", "context_length_exceeded"),
         # Anthropic
-        b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: '
-        b'250000 tokens > 200000 maximum"}}',
+        ("prompt is too long: 250000 tokens > 200000 maximum", "invalid_request_error", None),
     ],
 )
-def test_a_prompt_that_is_too_long_is_told_from_other_bad_requests(body: bytes) -> None:
+def test_a_prompt_that_is_too_long_is_told_from_other_bad_requests(
+    message: str, kind: str | None, code: str | None
+) -> None:
     """The sentences of the engines are known, with 400, 413, 422 and 500."""
-    error = decode_error(body)
-    assert error is not None
+    error = ErrorBody(message=message, type=kind, code=code)
     for status in (400, 413, 422, 500):
         assert classify_status(status, error) is Failure.CONTEXT_TOO_LONG
     assert classify_stream_error(error) is Failure.CONTEXT_TOO_LONG

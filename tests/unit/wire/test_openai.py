@@ -14,6 +14,7 @@ ASK = ({"role": "user", "content": "2+2?"},)
 
 
 def chunk(delta: str, rest: str = "") -> bytes:
+    """A chunk with this delta."""
     return b'{"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":%b%b}]}' % (
         delta.encode(),
         rest.encode(),

@@ -9,6 +9,7 @@ from heavylift.wire.reply import Accumulator, Delta, Reply, ToolCall, ToolPart, 
 
 
 def joined(*deltas: Delta) -> Reply:
+    """The reply these deltas make."""
     accumulator = Accumulator()
     for delta in deltas:
         accumulator.add(delta)
