@@ -79,11 +79,14 @@ class Demo:
     schema: int = SCHEMA
 
 
-class _Steps:
-    """Times steps and reports each as it ends."""
+class _Run:
+    """One run: times steps and reports each as it ends, holds the key of its engines."""
 
-    def __init__(self, on_step: OnStep) -> None:
+    def __init__(self, on_step: OnStep, on_phase: Callable[[str], None]) -> None:
         self._on_step = on_step
+        self._on_phase = on_phase
+        self.planning = Planning()
+        self.key = secrets.token_urlsafe(24)
         self.done: list[DemoStep] = []
         self.began = time.monotonic()
 
@@ -97,12 +100,33 @@ class _Steps:
         self.done.append(step)
         self._on_step(identifier, {**params, "seconds": step.seconds})
 
+    @contextmanager
+    def serving(self, identifier: str, settings: EmbeddedSettings, plan: Plan) -> Iterator[Served]:
+        """The engine, from the recipe's first byte to its last: written down, started, stopped."""
+        folder = state_dir() / "demo" / settings.model
+        with self.step(identifier) as shown:
+            spec = launch(settings, plan_digest=digest(plan))
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
+            (folder / "launch.json").write_bytes(msgspec.json.encode(spec))
+            served = serve(
+                spec,
+                secrets={embedded.KEY_SECRET: self.key},
+                log=folder / "engine.log",
+                on_phase=self._on_phase,
+            )
+            shown |= {"address": served.address, "folder": str(folder)}
+        with served:
+            yield served
+        with self.step("stop") as shown:
+            shown["model"] = settings.model
+
 
 def run(on_step: OnStep, on_phase: Callable[[str], None]) -> Demo:
     """Run all steps. Raises what planning, installing and launching raise."""
-    steps = _Steps(on_step)
-    planning = Planning()
-    with steps.step("plan_big") as shown:
+    this = _Run(on_step, on_phase)
+    planning = this.planning
+    with this.step("plan_big") as shown:
         big = _plan(planning, BIG_MODEL, BIG_RACK)
         shown |= {
             "verdict": big.verdict.value,
@@ -110,36 +134,35 @@ def run(on_step: OnStep, on_phase: Callable[[str], None]) -> Demo:
             "gib": round(big.per_gpu.known_total_bytes / 2**30, 2),
             "tensors": big.checkpoint_tensors or 0,
         }
-    with steps.step("engine") as shown:
+    with this.step("engine") as shown:
         shown["state"] = "there" if engine_env.is_installed() else "new"
         engine_env.install_embedded()
-    with steps.step("plan_small") as shown:
+    with this.step("plan_small") as shown:
         request = _small_request(planning)
         small = planning.plan(request, planning.knowledge(embedded.SMOLLM2_ID))
         shown |= {
             "verdict": small.verdict.value,
             "mib": round(small.per_gpu.known_total_bytes / MIB, 2),
         }
-    key = secrets.token_urlsafe(24)
     settings = _settings(str(engine_env.smollm2_path()), embedded.SMOLLM2_ID)
-    with _serving(steps, "serve_small", settings, small, key, on_phase) as served:
-        findings = _checks(steps, served, key, embedded.SMOLLM2_ID)
+    with this.serving("serve_small", settings, small) as served:
+        findings = _checks(this, served, embedded.SMOLLM2_ID)
         lines = served.log_lines()
-    with steps.step("receipt") as shown:
+    with this.step("receipt") as shown:
         receipt = _receipt(lines, small)
         terms = compare(small, receipt)
         with open_deployments(deployments_path()) as store:
             shown["digest"] = store.save_receipt(receipt)[:19]
         shown["equal"] = sum(term.agreement is Agreement.EQUAL for term in terms)
         shown["new"] = sum(term.agreement is Agreement.NEW for term in terms)
-    with steps.step("plan_again") as shown:
+    with this.step("plan_again") as shown:
         measured = planning.plan(request, planning.knowledge(embedded.SMOLLM2_ID), receipt=receipt)
         shown["mib"] = round(measured.per_gpu.known_total_bytes / MIB, 2)
-    tiny_terms = _tiny(steps, planning, key, on_phase)
-    findings += _forecast(steps, planning)
+    tiny_terms = _tiny(this)
+    findings += _forecast(this)
     findings += tuple(_term_finding(term) for term in (*terms, *tiny_terms))
     return Demo(
-        steps=tuple(steps.done),
+        steps=tuple(this.done),
         findings=findings,
         terms=terms,
         tiny_terms=tiny_terms,
@@ -147,7 +170,7 @@ def run(on_step: OnStep, on_phase: Callable[[str], None]) -> Demo:
         small_plan=small,
         measured_plan=measured,
         receipt=receipt,
-        seconds=time.monotonic() - steps.began,
+        seconds=time.monotonic() - this.began,
         sound=all(finding.severity is not Severity.FAIL for finding in findings),
     )
 
@@ -187,37 +210,8 @@ def digest(plan: Plan) -> str:
 # --- serving -------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _serving(
-    steps: _Steps,
-    identifier: str,
-    settings: EmbeddedSettings,
-    plan: Plan,
-    key: str,
-    on_phase: Callable[[str], None],
-) -> Iterator[Served]:
-    """The engine, from the recipe's first byte to its last: written down, started, stopped."""
-    folder = state_dir() / "demo" / settings.model
-    with steps.step(identifier) as shown:
-        spec = launch(settings, plan_digest=digest(plan))
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
-        (folder / "launch.json").write_bytes(msgspec.json.encode(spec))
-        served = serve(
-            spec,
-            secrets={embedded.KEY_SECRET: key},
-            log=folder / "engine.log",
-            on_phase=on_phase,
-        )
-        shown |= {"address": served.address, "folder": str(folder)}
-    with served:
-        yield served
-    with steps.step("stop") as shown:
-        shown["model"] = settings.model
-
-
-def _checks(steps: _Steps, served: Served, key: str, model: str) -> tuple[Finding, ...]:
-    endpoint = Endpoint.parse(served.address, key)
+def _checks(this: _Run, served: Served, model: str) -> tuple[Finding, ...]:
+    endpoint = Endpoint.parse(served.address, this.key)
     question = ({"role": "user", "content": _QUESTION},)
     whole = ChatRequest(
         model=model,
@@ -226,19 +220,19 @@ def _checks(steps: _Steps, served: Served, key: str, model: str) -> tuple[Findin
         max_tokens=_ANSWER_TOKENS,
         extra={"temperature": 0},
     )
-    with steps.step("models") as shown:
+    with this.step("models") as shown:
         listed = [card.id for card in list_models(endpoint, limits=_LIMITS)]
         shown["models"] = ", ".join(listed)
-    with steps.step("chat") as shown:
+    with this.step("chat") as shown:
         answer = ask(endpoint, whole, limits=_LIMITS)
         shown["text"] = " ".join(answer.reply.text.split())
-    with steps.step("stream") as shown:
+    with this.step("stream") as shown:
         streamed = ask(endpoint, replace(whole, stream=True), limits=_LIMITS)
         shown |= {
             "tokens": _tokens(streamed),
             "ttft_ms": round(1000 * (streamed.latency.ttft_s or 0.0)),
         }
-    with steps.step("too_long") as shown:
+    with this.step("too_long") as shown:
         long = ({"role": "user", "content": _TOO_LONG},)
         refused = ask(endpoint, replace(whole, messages=long), limits=_LIMITS)
         shown["failure"] = refused.failure.value if refused.failure else "answered"
@@ -290,29 +284,29 @@ def _receipt(lines: list[str], plan: Plan) -> Receipt:
     )
 
 
-def _tiny(
-    steps: _Steps, planning: Planning, key: str, on_phase: Callable[[str], None]
-) -> tuple[TermComparison, ...]:
+def _tiny(this: _Run) -> tuple[TermComparison, ...]:
     """The tiny random K3: its architecture's own KV and state against the engine's log."""
+    planning = this.planning
     facts = tiny_k3.tiny_model(planning.catalog.model(tiny_k3.MODEL_ID))
-    with steps.step("tiny_write") as shown:
+    with this.step("tiny_write") as shown:
         path = cache_dir() / f"{facts.id}.gguf"
         path.parent.mkdir(parents=True, exist_ok=True)
         tiny_k3.write_tiny_k3(path, tokenizer_from=engine_env.smollm2_path())
         shown["mb"] = round(path.stat().st_size / 10**6)
     plan = planning.plan(_small_request(planning, facts.id), planning.knowledge_of(facts))
     settings = _settings(str(path), facts.id)
-    with _serving(steps, "serve_tiny", settings, plan, key, on_phase) as served:
+    with this.serving("serve_tiny", settings, plan) as served:
         lines = served.log_lines()
     return compare(plan, _receipt(lines, plan))
 
 
-def _forecast(steps: _Steps, planning: Planning) -> tuple[Finding, ...]:
+def _forecast(this: _Run) -> tuple[Finding, ...]:
     """llama.cpp's own projection for the whole K3, on a header without weights, against ours."""
+    planning = this.planning
     _, rack = planning.rack(THIS_MACHINE)
     if rack is None:
         raise ValueError(THIS_MACHINE)
-    with steps.step("forecast") as shown:
+    with this.step("forecast") as shown:
         request = PlanRequest(
             model=BIG_MODEL,
             rack=rack,

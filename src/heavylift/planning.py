@@ -12,12 +12,25 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from heavylift.checkpoint.inventory import from_facts
+import msgspec
+
+from heavylift.checkpoint.config import ConfigFile, model_from_config, same_architecture
+from heavylift.checkpoint.grouping import match
+from heavylift.checkpoint.inventory import Inventory, from_facts
+from heavylift.checkpoint.read import read_checkpoint
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.facts.schema import EngineFacts, Fact, FactKind, GpuFacts, ModelFacts, NodeFacts
+from heavylift.facts.schema import (
+    EngineFacts,
+    Fact,
+    FactKind,
+    FamilyFacts,
+    GpuFacts,
+    ModelFacts,
+    NodeFacts,
+)
 from heavylift.plan import compare as comparing
 from heavylift.plan.fixes import fixes
 from heavylift.plan.planner import Knowledge, Machine, best_plan, with_receipt
@@ -25,8 +38,10 @@ from heavylift.plan.rack import parse_rack, resolve_rack
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
 from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
 from heavylift.records.receipt import Receipt
+from heavylift.units import MIB
 
 THIS_MACHINE: Final = "this-machine"
+_CONFIG_LIMIT_BYTES: Final = 16 * MIB
 
 T = TypeVar("T")
 V = TypeVar("V", int, float, str)
@@ -58,8 +73,51 @@ class Planning:
         self.catalog = catalog or Catalog()
 
     def knowledge(self, model: str) -> Knowledge:
-        """Everything a plan of `model` may look at. Raises FACT010 for an unknown name."""
+        """Everything a plan of `model` may look at: an id, a name, or a folder with a checkpoint.
+
+        Raises FACT010 for an unknown name, and for a folder what `read_folder` raises.
+        """
+        folder = Path(model)
+        if folder.is_dir() or (os.sep in model and folder.exists()):
+            return self._knowledge_of_folder(folder)
         return self.knowledge_of(self.catalog.model(model))
+
+    def _knowledge_of_folder(self, folder: Path) -> Knowledge:
+        """A local checkpoint: what the tensors are from its headers, what they mean by family.
+
+        A network that the catalogue knows under another name keeps that name and its recipes.
+        """
+        config = read_config(folder)
+        family = self.catalog.family_for_hf_type(config.model_type())
+        if family is None:
+            raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+        facts = model_from_config(
+            config, family, identifier=folder.resolve().name, formats=("safetensors",)
+        )
+        known = self._same_network(facts)
+        if known is not None:
+            facts = replace(known, variants=known.variants[:1])
+        inventory = inventory_of_folder(folder, facts, family)
+        variant = facts.variants[0]
+        if known is None:
+            engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
+            facts = replace(facts, variants=(replace(variant, engines=engines),))
+        return replace(
+            self.knowledge_of(facts),
+            model=ModelKnowledge(
+                model=facts,
+                family=family,
+                book=self.catalog.recipes(facts.id),
+                inventories={variant.id: inventory},
+            ),
+        )
+
+    def _same_network(self, facts: ModelFacts) -> ModelFacts | None:
+        for identifier in self.catalog.ids("models"):
+            other = self.catalog.model(identifier)
+            if same_architecture(facts, other):
+                return other
+        return None
 
     def knowledge_of(self, facts: ModelFacts) -> Knowledge:
         """Everything a plan of a model may look at whose facts are at hand."""
@@ -214,6 +272,42 @@ class Planning:
         return gpu, node
 
 
-def is_folder(model: str) -> bool:
-    """True when a model argument names something on disk rather than in the catalogue."""
-    return os.sep in model and Path(model).exists()
+def read_config(folder: Path) -> ConfigFile:
+    """The config.json of a folder. Raises PLAN050 when there is none that can be understood."""
+    path = folder / "config.json"
+    try:
+        raw = path.read_bytes() if path.stat().st_size <= _CONFIG_LIMIT_BYTES else b""
+        document = msgspec.json.decode(raw, type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+        raise HeavyliftError("PLAN050", {"path": str(folder)}) from error
+    return ConfigFile(path=str(path), document=document, read_on=datetime.now(UTC).date())
+
+
+def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) -> Inventory:
+    """The tensors of a folder's headers, by the family's names.
+
+    Raises CKPT001 with every defect of the files, and PLAN054 when tensors are missing or are not
+    the family's: a plan over a part of a model would be wrong without showing it.
+    """
+    checkpoint = read_checkpoint(folder)
+    checkpoint.require_sound()
+    expected = from_facts(facts, family, facts.variants[0])
+    found = match(checkpoint.groups, expected.groups)
+    if found.missing or found.unmatched:
+        first = [group.expected.name for group in found.missing]
+        first += [group.pattern for group in found.unmatched]
+        raise HeavyliftError(
+            "PLAN054",
+            {
+                "path": str(folder),
+                "missing": sum(len(m.layers or (0,)) * m.per_layer for m in found.missing),
+                "unknown": sum(group.count for group in found.unmatched),
+                "first": first[0],
+            },
+        )
+    return found.inventory(str(folder))
+
+
+def _takes_folders(engine: EngineFacts) -> bool:
+    """Engines that split tensors read safetensors folders; those that split layers read GGUF."""
+    return all(rule.splits == "ranks" for rule in engine.layouts)

@@ -1,4 +1,4 @@
-"""`heavylift demo`: from a plan of the largest model to a served, checked answer on this machine."""
+"""`heavylift demo`: from a plan of the largest model to a served, checked answer here."""
 
 from __future__ import annotations
 

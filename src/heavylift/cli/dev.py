@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from heavylift.cli import dev_checkpoint
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 
@@ -29,6 +30,9 @@ def engine(scenario: str, port: int) -> int:
 
     output = sink(as_json=False)
     return serve(load(scenario), port, lambda url: output.note("dev.listening", url=url))
+
+
+command.add_command(dev_checkpoint.command)
 
 
 @command.command("scenarios", help=text("help.dev_scenarios"))

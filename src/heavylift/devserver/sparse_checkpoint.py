@@ -157,7 +157,8 @@ def write_file(path: Path, tensors: Iterable[SparseTensor]) -> None:
 
 
 def config(model: ModelFacts, family: FamilyFacts) -> dict[str, Any]:
-    """The config.json a planner needs: the type and every dimension where the family reads it.
+    """The config.json a planner needs: the type, and every dimension and layer set where the
+    family reads it.
 
     A number in a dotted path is a place in a list (`merge_kernel_size.0`).
     """
@@ -166,11 +167,19 @@ def config(model: ModelFacts, family: FamilyFacts) -> dict[str, Any]:
     for dim, path in family.config_dims.items():
         if dim in values:
             _put(tree, path.split("."), values[dim])
+    for name, rule in family.config_layers.items():
+        layers = model.layer_set(name)
+        if rule.field is not None:
+            _put(tree, rule.field.split("."), [layer + rule.counts_from for layer in layers])
+        if rule.start is not None:
+            _put(tree, rule.start.split("."), layers[0])
+        if rule.stop is not None:
+            _put(tree, rule.stop.split("."), layers[-1] + 1)
     listed: dict[str, Any] = _with_lists(tree)
     return listed
 
 
-def _put(tree: dict[str, Any], path: list[str], value: int) -> None:
+def _put(tree: dict[str, Any], path: list[str], value: int | list[int]) -> None:
     *folders, leaf = path
     for key in folders:
         tree = tree.setdefault(key, {})

@@ -139,12 +139,26 @@ class CheckpointFormat:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigLayers:
+    """How a config.json states a layer set: the numbers listed in `field` (counting from
+    `counts_from`), or all from `start` up to `stop`. Each names a field, dotted from the root; no
+    `start` = from the first, no `stop` = to the last layer.
+    """
+
+    field: str | None = None
+    counts_from: int = 0
+    start: str | None = None
+    stop: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FamilyFacts:
     """An architecture: which dimensions a model of it must state, and what follows from them.
 
     `config_dims` names the field of a config.json that states each dimension (and `max_context`),
-    dotted from the root. `dim_defaults` are expressions over the other dimensions, for those a
-    config may leave out: `head_dim = "hidden_size/heads"`.
+    dotted from the root; `config_layers` how it states each layer set. `dim_defaults` are
+    expressions over the other dimensions, for those a config may leave out:
+    `head_dim = "hidden_size/heads"`.
     """
 
     id: str
@@ -157,6 +171,7 @@ class FamilyFacts:
     states: tuple[StatePattern, ...]
     formats: tuple[CheckpointFormat, ...]
     config_dims: dict[str, str] = field(default_factory=dict)
+    config_layers: dict[str, ConfigLayers] = field(default_factory=dict)
     dim_defaults: dict[str, str] = field(default_factory=dict)
 
 

@@ -1,0 +1,178 @@
+"""A model's facts from the config.json beside its weights, by its family's own field names.
+
+No field is guessed: what a config leaves out and the family has no expression for is an error that
+names the field. No code of the checkpoint is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from heavylift.errors import HeavyliftError
+from heavylift.facts.expressions import ExpressionError, evaluate
+from heavylift.facts.schema import (
+    ConfigLayers,
+    Fact,
+    FactKind,
+    FamilyFacts,
+    ModelFacts,
+    VariantFacts,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigFile:
+    """A decoded config.json, where it lies, and the day it was read."""
+
+    path: str
+    document: Mapping[str, Any]
+    read_on: date
+
+    def model_type(self) -> str:
+        """The `model_type`. Raises PLAN050 when there is none."""
+        value = self.document.get("model_type")
+        if not isinstance(value, str) or not value:
+            raise HeavyliftError("PLAN050", {"path": self.path})
+        return value
+
+    def find(self, field: str) -> Any:
+        """The value of a dotted field; a number is a place in a list. None when it is not there."""
+        found: Any = self.document
+        for name in field.split("."):
+            if isinstance(found, Mapping):
+                found = found.get(name)
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                return None
+        return found
+
+    def number(self, field: str) -> int:
+        """A whole number, at least 0. Raises PLAN052 when it is missing, PLAN053 for another."""
+        value = self.find(field)
+        if value is None:
+            raise HeavyliftError("PLAN052", {"path": self.path, "field": field})
+        # A flag counts as 0 or 1: tied embeddings are a dimension to the tensor list.
+        if not isinstance(value, int) or value < 0:
+            raise HeavyliftError(
+                "PLAN053", {"path": self.path, "field": field, "value": repr(value)[:40]}
+            )
+        return int(value)
+
+    def numbers(self, field: str) -> tuple[int, ...]:
+        """A list of whole numbers. Raises as `number`."""
+        value = self.find(field)
+        if value is None:
+            raise HeavyliftError("PLAN052", {"path": self.path, "field": field})
+        if not isinstance(value, list) or not all(type(entry) is int for entry in value):
+            raise HeavyliftError(
+                "PLAN053", {"path": self.path, "field": field, "value": repr(value)[:40]}
+            )
+        return tuple(value)
+
+
+def model_from_config(
+    config: ConfigFile, family: FamilyFacts, *, identifier: str, formats: tuple[str, ...]
+) -> ModelFacts:
+    """The facts of the model a config describes. `formats` are those of the files beside it.
+
+    Raises PLAN052 for a field that is missing, PLAN053 for one of the wrong kind or size.
+    """
+
+    def fact(value: int, unit: str) -> Fact[int]:
+        return Fact(
+            value=value,
+            unit=unit,
+            kind=FactKind.DERIVED,
+            source=config.path,
+            as_of=config.read_on,
+        )
+
+    dims = _dims(config, family)
+    layers = {
+        name: Fact(
+            value=_layers(config, rule, dims["layers"]),
+            unit="layer numbers",
+            kind=FactKind.DERIVED,
+            source=config.path,
+            as_of=config.read_on,
+        )
+        for name, rule in family.config_layers.items()
+    }
+    return ModelFacts(
+        id=identifier,
+        title=identifier,
+        family=family.id,
+        names=(),
+        dims={name: fact(value, "as in the config") for name, value in dims.items()},
+        layers=layers,
+        variants=tuple(_variant(config, entry) for entry in formats),
+        totals=None,
+        max_context=fact(config.number(family.config_dims["max_context"]), "tokens"),
+    )
+
+
+def _dims(config: ConfigFile, family: FamilyFacts) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in family.dims:
+        field = family.config_dims[name]
+        if config.find(field) is not None or name not in family.dim_defaults:
+            found[name] = config.number(field)
+    for name, expression in family.dim_defaults.items():
+        if name in found:
+            continue
+        try:
+            found[name] = evaluate(expression, found)
+        except ExpressionError as error:
+            raise HeavyliftError(
+                "PLAN052", {"path": config.path, "field": family.config_dims[name]}
+            ) from error
+    return found
+
+
+def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ...]:
+    if rule.field is not None:
+        listed = tuple(number - rule.counts_from for number in config.numbers(rule.field))
+        if any(not 0 <= layer < count for layer in listed) or len(set(listed)) < len(listed):
+            raise HeavyliftError(
+                "PLAN053", {"path": config.path, "field": rule.field, "value": repr(listed)[:40]}
+            )
+        return tuple(sorted(listed))
+    start = 0 if rule.start is None else config.number(rule.start)
+    stop = count if rule.stop is None else config.number(rule.stop)
+    if stop > _MOST_LAYERS:
+        raise HeavyliftError(
+            "PLAN053", {"path": config.path, "field": str(rule.stop), "value": str(stop)}
+        )
+    return tuple(range(start, stop))
+
+
+# No model comes near; a config that says more is damaged or made to exhaust memory.
+_MOST_LAYERS = 10_000
+
+
+def _variant(config: ConfigFile, file_format: str) -> VariantFacts:
+    return VariantFacts(
+        id="native",
+        title=file_format,
+        format=file_format,
+        engines=(),
+        kind=FactKind.DERIVED,
+        source=config.path,
+        as_of=config.read_on,
+    )
+
+
+def same_architecture(one: ModelFacts, other: ModelFacts) -> bool:
+    """True when two models have the same dimensions and layer sets: the same network, whatever the
+    name of its folder.
+    """
+    return (
+        one.family == other.family
+        and one.dim_values == other.dim_values
+        and {name: fact.value for name, fact in one.layers.items()}
+        == {name: fact.value for name, fact in other.layers.items()}
+    )
