@@ -20,7 +20,7 @@ from heavylift.records.plan import (
     Term,
 )
 from heavylift.records.ranges import Interval
-from heavylift.units import GIB, format_gib, format_tokens
+from heavylift.units import GIB, MIB, format_gib, format_tokens
 
 _BAR_CELLS: Final = 40
 # Where the column of numbers ends, in cells.
@@ -60,17 +60,25 @@ def lines(plan: Plan) -> Iterator[Text | str]:
         concurrency=plan.concurrency,
         context=f"{plan.context_tokens:,}",
         kv_dtype=plan.kv_cache_dtype,
-        vision=text("plan.vision" if plan.vision else "plan.text_only"),
+        vision=text(_vision_key(plan)),
     )
     yield ""
-    yield _row(_heading(plan), text("plan.gib"), text("plan.kind"))
-    yield _row(f"  {_bar(plan)}", format_gib(plan.per_gpu.known_total_bytes), text("plan.known"))
+    unit = _unit(plan)
+    yield _row(_heading(plan), text("plan.gib" if unit == GIB else "plan.mib"), text("plan.kind"))
+    known = Interval.exactly(plan.per_gpu.known_total_bytes)
+    yield _row(f"  {_bar(plan)}", interval(known, unit), text("plan.known"))
     for segment in Segment:
         yield from _segment(plan, segment)
     yield _left(plan)
     yield ""
     for paragraph in (_holds, _limits, _remarks, _fixes, _defaults):
         yield from paragraph(plan)
+
+
+def _vision_key(plan: Plan) -> str:
+    if plan.vision:
+        return "plan.vision"
+    return "plan.text_only" if plan.request.vision is False else "plan.text_model"
 
 
 def _rack(rack: Rack) -> str:
@@ -82,6 +90,11 @@ def _rack(rack: Rack) -> str:
 def status(support: Support) -> str:
     """Who says it runs, in words, with the date where there is one."""
     return text(f"status.{support.status}", as_of=support.as_of)
+
+
+def _unit(plan: Plan) -> int:
+    """GiB, or MiB for what would be all zeros in GiB."""
+    return GIB if plan.per_gpu.known_total_bytes >= GIB else MIB
 
 
 def interval(value: Interval, unit: int = GIB, digits: int = 2) -> str:
@@ -135,16 +148,17 @@ def _segment(plan: Plan, segment: Segment) -> Iterator[str]:
         for term in terms[1:]:
             bytes_ = bytes_ + term.bytes
         detail = text("plan.state_detail", each=f"{plan.state_bytes_per_sequence:,}")
-        yield _term_row(segment, segment, detail, bytes_, terms[0].kind)
+        number = interval(bytes_, _unit(plan))
+        yield _term_row(segment, segment, detail, number, terms[0].kind)
         return
     for term in terms:
         name = segment if len(terms) == 1 else term.id.removeprefix(f"{segment}.")
-        yield _term_row(segment, name, _detail(plan, term), term.bytes, term.kind)
+        number = interval(term.bytes, _unit(plan))
+        yield _term_row(segment, name, _detail(plan, term), number, term.kind)
 
 
-def _term_row(segment: Segment, name: str, detail: str, bytes_: Interval, kind: Kind) -> str:
+def _term_row(segment: Segment, name: str, detail: str, number: str, kind: Kind) -> str:
     label = f"  {_GLYPH[segment]} {name:<17}"
-    number = interval(bytes_)
     room = _NUMBER_END - cell_len(label) - cell_len(number) - 2
     return _row(f"{label} {_clip(detail, room)}", number, text(f"kind.{kind}"))
 
@@ -169,7 +183,7 @@ def _clip(words: str, cells: int) -> str:
 
 def _left(plan: Plan) -> str:
     pool = plan.budgets[0]
-    visible = format_gib(plan.per_gpu.visible_bytes)
+    visible = interval(Interval.exactly(plan.per_gpu.visible_bytes), _unit(plan))
     if pool.fraction is None:
         of = text("plan.left_of_all", budget=visible)
     else:
@@ -177,7 +191,7 @@ def _left(plan: Plan) -> str:
             "plan.left_of_fraction",
             fraction=f"{pool.fraction:g}",
             visible=visible,
-            budget=format_gib(pool.bytes),
+            budget=interval(Interval.exactly(pool.bytes), _unit(plan)),
         )
     headroom = plan.per_gpu.headroom_bytes
     high = sum(
@@ -186,12 +200,10 @@ def _left(plan: Plan) -> str:
         if term.segment in pool.inside
     )
     open_ended = any(term.bytes.high is None for term in plan.terms if term.segment in pool.inside)
-    if open_ended:
-        number = f"? – {format_gib(headroom)}"
-    elif high:
-        number = f"{format_gib(headroom - high)} – {format_gib(headroom)}"
-    else:
-        number = format_gib(headroom)
+    unit = _unit(plan)
+    most = interval(Interval.exactly(headroom), unit)
+    least = "?" if open_ended else interval(Interval.exactly(headroom - high), unit)
+    number = most if least == most else f"{least} – {most}"
     return _row(f"  {_LEFT} {text('plan.left'):<6} {of}", number, "")
 
 
