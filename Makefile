@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check lint types imports bench bench-plan schemas clean
+.PHONY: setup demo test check lint types imports bench bench-plan bench-stream schemas clean
 
 setup: $(STAMP)
 
@@ -33,10 +33,13 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan
+bench: bench-plan bench-stream
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
+
+bench-stream: setup
+	$(BIN)/python benchmarks/stream_overhead.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas

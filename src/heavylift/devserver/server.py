@@ -25,6 +25,7 @@ from heavylift.devserver.render import (
     error_document,
 )
 from heavylift.devserver.scenario import Fault, FaultKind, Scenario, Then
+from heavylift.wire.failures import UNDECODABLE
 
 HOST: Final = "127.0.0.1"
 
@@ -395,7 +396,7 @@ def _spoilt(turn: Turn, dialect: Dialect, document: bytes) -> bytes:
 def _decoded(content: bytes) -> Any:
     try:
         return msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return None
 
 

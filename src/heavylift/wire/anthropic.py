@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.errors import HeavyliftError
-from heavylift.wire.failures import error_of
+from heavylift.wire.failures import UNDECODABLE, error_of
 from heavylift.wire.reply import ChatRequest, Delta, ToolPart, Usage
 
 PATH: Final = "/v1/messages"
@@ -144,7 +144,7 @@ def decode_reply(data: bytes) -> Delta:
 def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except UNDECODABLE as problem:
         raise HeavyliftError("WIRE002", {"detail": str(problem)}) from problem
 
 

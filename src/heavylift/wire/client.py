@@ -26,6 +26,7 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.wire import anthropic, openai, sse
 from heavylift.wire.failures import (
+    UNDECODABLE,
     ErrorBody,
     Failure,
     Phase,
@@ -269,7 +270,7 @@ class Client:
             raise self._refused(path, exchange.known_status, failure)
         try:
             return msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        except UNDECODABLE as problem:
             raise self._refused(path, exchange.known_status, Failure.MALFORMED) from problem
 
     def _refused(self, path: str, status: int | None, failure: Failure) -> HeavyliftError:

@@ -16,6 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
+UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the JSON decoder raises on a document that is none, or is nested beyond all reason."""
+
 
 class Failure(StrEnum):
     """What went wrong with one request, as far as the client can tell."""
@@ -213,7 +216,7 @@ def decode_error(body: bytes) -> ErrorBody | None:
     """The error in a reply's body, None when it is not JSON or holds no error."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return None
     return error_of(document)
 

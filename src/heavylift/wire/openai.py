@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.errors import HeavyliftError
-from heavylift.wire.failures import ErrorBody, error_of
+from heavylift.wire.failures import UNDECODABLE, ErrorBody, error_of
 from heavylift.wire.reply import ChatRequest, Delta, Reply, ToolPart, Usage
 
 PATH: Final = "/v1/chat/completions"
@@ -92,7 +92,7 @@ def decode(data: bytes) -> Delta:
     """
     try:
         document = _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except UNDECODABLE as problem:
         raise HeavyliftError("WIRE002", {"detail": str(problem)}) from problem
     if document.error is not None:
         return Delta(error=_error(document.error), sent_at=document.sent_at)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from heavylift.wire.failures import ErrorBody, Failure, classify_stream_error
+from heavylift.wire.failures import UNDECODABLE, ErrorBody, Failure, classify_stream_error
 
 _ABORTED: Final = frozenset({"abort", "aborted", "error", "cancelled"})
 
@@ -104,7 +104,7 @@ class ToolCall:
             return True
         try:
             return isinstance(msgspec.json.decode(self.arguments), dict)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return False
 
 
