@@ -47,6 +47,11 @@ theirs, so that a request does not meet a connection in the act of closing."""
 _READ_BUFFER_BYTES: Final = 256 * 1024
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _REPLY_BYTES: Final = 256 * 2**20
+_STALE_S: Final = 1.0
+_STALE_TRIES: Final = 3
+"""A kept connection that is lost so soon after a request was written to it, before any reply, was
+being closed from the other side meanwhile: the request is written again, to another one. Some
+engines announce keep-alive and close after every stream. A later loss is not of this kind."""
 _LINGER_S: Final = 0.25
 """How long the end of the reply is awaited after `[DONE]`, so that its connection can be reused."""
 
@@ -97,8 +102,9 @@ class Timed(msgspec.Struct, frozen=True, gc=False):
 class Outcome:
     """What became of one chat request.
 
-    `started_at` is the client's clock. `body` is the whole document of a reply that was not
-    streamed. `retry_after_s` is the server's wish.
+    `started_at` is the client's clock. `resent` counts how often the request was written again
+    because a kept connection turned out to be closed. `body` is the whole document of a reply
+    that was not streamed. `retry_after_s` is the server's wish.
     """
 
     reply: Reply
@@ -107,6 +113,7 @@ class Outcome:
     status: int | None = None
     retry_after_s: float | None = None
     request_id: str | None = None
+    resent: int = 0
     body: bytes | None = None
 
     @property
@@ -181,6 +188,7 @@ class Client:
 
     async def __aenter__(self) -> Self:
         tracing = aiohttp.TraceConfig()
+        tracing.on_connection_reuseconn.append(_reused)
         tracing.on_request_headers_sent.append(_written)
         tracing.on_request_chunk_sent.append(_written)
         self._session = aiohttp.ClientSession(
@@ -430,6 +438,7 @@ class ChatStream:
                 exchange.header("Retry-After"), now_epoch_s=self._client.wall_clock()
             ),
             request_id=exchange.header("x-request-id"),
+            resent=exchange.resent,
             body=self._body,
         )
 
@@ -459,7 +468,10 @@ class _Exchange:
         self._response: aiohttp.ClientResponse | None = None
         self._give_up_at: float | None = None
         self._phase = Phase.CONNECT
+        self._is_reused = False
+        self._written_at: float | None = None
         self.failure: Failure | None = None
+        self.resent = 0
         self.started_at = 0.0
         self.stopwatch = Stopwatch(0.0)
 
@@ -494,6 +506,24 @@ class _Exchange:
             self._give_up_at = now + self._limits.total_s
         self.started_at = self._clock()
         self.stopwatch = Stopwatch(self.started_at)
+        await self._try_to_open()
+        while self._was_stale() and self.resent < _STALE_TRIES:
+            self.resent += 1
+            self.failure = None
+            self._phase = Phase.CONNECT
+            self._is_reused = False
+            await self._try_to_open()
+
+    def _was_stale(self) -> bool:
+        """True when a kept connection was lost at once: nobody has seen the request."""
+        return (
+            self.failure is Failure.DISCONNECTED
+            and self._is_reused
+            and self._written_at is not None
+            and asyncio.get_running_loop().time() - self._written_at < _STALE_S
+        )
+
+    async def _try_to_open(self) -> None:
         try:
             async with asyncio.timeout_at(self._deadline(self._limits.connect_s)) as self._scope:
                 self._response = await self._session.request(
@@ -512,10 +542,15 @@ class _Exchange:
         self.stopwatch.first_byte(self._clock())
         self._phase = Phase.READING
 
+    def reused(self) -> None:
+        """The request goes over a connection that served another before."""
+        self._is_reused = True
+
     def written(self) -> None:
         """Bytes of the request went out: from here the wait for the first byte counts."""
         if self._scope is None:  # the reply came before the end of the request
             return
+        self._written_at = asyncio.get_running_loop().time()
         self.stopwatch.sent(self._clock())
         self._phase = Phase.WAITING
         self._scope.reschedule(self._deadline(self._limits.first_byte_s))
@@ -579,6 +614,13 @@ class _Exchange:
             self.failure = Failure.TIMEOUT_TOTAL
         else:
             self.failure = classify_transport(TransportFault.TIMEOUT, self._phase)
+
+
+async def _reused(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: Any
+) -> None:
+    exchange: _Exchange = context.trace_request_ctx
+    exchange.reused()
 
 
 async def _written(

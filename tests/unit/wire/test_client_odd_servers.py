@@ -175,6 +175,58 @@ def test_an_error_with_status_200_is_an_error() -> None:
     assert outcome.reply.error.message == "worker gone"
 
 
+def with_closing_server(
+    wait_s: float, use: Callable[[Client], Awaitable[R]]
+) -> tuple[R, list[int]]:
+    """The result with a server that promises to keep its connections, answers one request on each
+    and, `wait_s` after the next, closes; and the number of requests on each connection.
+    """
+    counts: list[int] = []
+    answer = b'{"choices":[{"index":0,"message":{"content":"4"},"finish_reason":"stop"}]}'
+    headers = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nKeep-Alive: timeout=5\r\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        mine = len(counts)
+        counts.append(0)
+        while await reader.read(65536):
+            counts[mine] += 1
+            if counts[mine] > 1:
+                await asyncio.sleep(wait_s)
+                break
+            writer.write(headers + b"Content-Length: %d\r\n\r\n%b" % (len(answer), answer))
+        writer.close()
+
+    async def run() -> R:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with Client(Endpoint.parse(url)) as client:
+                return await use(client)
+
+    return asyncio.run(run()), counts
+
+
+async def _twice(client: Client) -> Outcome:
+    whole = ChatRequest(model="m", messages=HELLO.messages, stream=False)
+    first = await client.chat(whole)
+    assert (first.failure, first.resent) == (None, 0)
+    return await client.chat(whole)
+
+
+def test_a_kept_connection_that_was_closed_meanwhile_is_replaced() -> None:
+    """The second request is written again to a fresh connection, and the outcome says so."""
+    outcome, counts = with_closing_server(0.0, _twice)
+    assert (outcome.failure, outcome.resent) == (None, 1)
+    assert counts == [2, 1]
+
+
+def test_a_loss_that_comes_later_is_not_repaired() -> None:
+    """A server that had the request for a while may have worked on it: that is for the caller."""
+    outcome, counts = with_closing_server(1.2, _twice)
+    assert (outcome.failure, outcome.resent) == (Failure.DISCONNECTED, 0)
+    assert counts == [2]
+
+
 def test_the_request_id_of_the_server_is_kept() -> None:
     """What support will ask for."""
 
