@@ -10,7 +10,7 @@ import gc
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -140,6 +140,7 @@ def _read(path: Path) -> Checkpoint:
     files: list[ShardFile] = []
     tallied: Counter[TensorKey] = Counter()
     seen: dict[str, str] = {}
+    tensors = 0
     for name in contents.shards:
         read = _read_shard(contents.folder, name)
         defects += read.defects
@@ -147,7 +148,11 @@ def _read(path: Path) -> Checkpoint:
             continue
         files.append(read.file)
         tallied.update(read.tallied)
-        _refuse_too_many(path, files, tallied)
+        tensors += read.file.tensors
+        if tensors > TENSORS_LIMIT or len(tallied) > KINDS_LIMIT:
+            raise HeavyliftError(
+                "CKPT028", {"path": str(path), "tensors": tensors, "kinds": len(tallied)}
+            )
         if contents.listing is not None:
             defects += at_most(_index_differences(name, read.table, contents.listing))
         elif len(contents.shards) > 1:
@@ -171,16 +176,6 @@ def _read(path: Path) -> Checkpoint:
         ignored=contents.ignored,
         index_total_bytes=contents.total_bytes,
     )
-
-
-def _refuse_too_many(
-    path: Path, files: Iterable[ShardFile], tallied: Mapping[TensorKey, int]
-) -> None:
-    tensors = sum(file.tensors for file in files)
-    if tensors > TENSORS_LIMIT or len(tallied) > KINDS_LIMIT:
-        raise HeavyliftError(
-            "CKPT028", {"path": str(path), "tensors": tensors, "kinds": len(tallied)}
-        )
 
 
 @contextmanager
