@@ -35,7 +35,7 @@ def tensors(draw: st.DrawFn) -> list[SparseTensor]:
 
 @given(tensors())
 def test_what_is_written_reads_back(made: list[SparseTensor]) -> None:
-    """Decoding undoes encoding: decode ∘ encode is the identity, and the layout of the writer has no defects."""
+    """Decoding undoes encoding, and the writer's layout has no defects."""
     raw, data_bytes = encode_header(made)
     table, defects = decode_header(raw[8:], "a")
     assert defects == ()

@@ -29,6 +29,9 @@ LENGTH_BYTES: Final = 8
 HEADER_LIMIT_BYTES: Final = 100_000_000
 """The longest header the safetensors library itself accepts."""
 
+TENSORS_PER_FILE_LIMIT: Final = 1_000_000
+"""Twice what the whole of Kimi K3 has; a longer list is taken for an attack on memory."""
+
 LFS_POINTER_START: Final = b"version https://git-lfs"
 
 _METADATA: Final = "__metadata__"
@@ -119,6 +122,10 @@ def decode_header(raw: bytes, file: str) -> tuple[HeaderTable, tuple[Defect, ...
         entries = _ENTRIES.decode(raw)
     except (msgspec.MsgspecError, RecursionError):
         return _walk(raw, file)
+    if len(entries) > TENSORS_PER_FILE_LIMIT:
+        return HeaderTable(), (
+            Defect(file=file, problem="too_many_tensors", observed=len(entries)),
+        )
     entries.pop(_METADATA, None)
     # A decoder keeps the last of two equal keys, silently. Every key has a colon: when there are
     # as many colons as keys that came out, nothing was given twice. A colon inside a name or in

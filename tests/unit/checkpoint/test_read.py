@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from heavylift.checkpoint.defects import CheckpointError
-from heavylift.checkpoint.read import INDEX_LIMIT_BYTES, Checkpoint, read_checkpoint
+from heavylift.checkpoint.read import (
+    INDEX_LIMIT_BYTES,
+    KINDS_LIMIT,
+    Checkpoint,
+    read_checkpoint,
+)
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
 
@@ -151,6 +156,13 @@ def test_an_endless_index_is_refused_unread(tmp_path: Path) -> None:
     with (tmp_path / INDEX).open("wb") as file:
         file.truncate(INDEX_LIMIT_BYTES + 1)
     assert code_of(tmp_path) == "CKPT024"
+
+
+def test_more_kinds_than_any_model_has_are_refused(tmp_path: Path, craft: Craft) -> None:
+    """A quarter of a million unlike tensors would fill memory with groups of one."""
+    row = {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
+    craft("a.safetensors", dict.fromkeys(map(str, range(KINDS_LIMIT + 1)), row))
+    assert code_of(tmp_path) == "CKPT028"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")

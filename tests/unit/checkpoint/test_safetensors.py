@@ -182,6 +182,18 @@ def test_a_long_broken_header_is_refused_without_naming_each_defect() -> None:
     assert problems(raw) == [("header_malformed", "")]
 
 
+def test_a_million_tensors_in_one_file_are_refused() -> None:
+    """The list is not turned into a table; how many there were is said."""
+    row = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
+    raw = "{" + ",".join(f'"{number}":{row}' for number in range(1_000_001)) + "}"
+    table, (defect,) = decode_header(raw.encode(), "a")
+    assert (table, defect.problem, defect.observed) == (
+        HeaderTable(),
+        "too_many_tensors",
+        1_000_001,
+    )
+
+
 def test_many_defects_are_counted_after_the_first_fifty() -> None:
     """A file of a hundred broken tensors names fifty and says how many more there are."""
     _, defects = decode_header(encoded({f"t{number}": {} for number in range(100)}), "a")
