@@ -64,7 +64,9 @@ def tiny_knowledge() -> Knowledge:
     return replace(knowledge, model=replace(knowledge.model, model=model, inventories=inventories))
 
 
-def measured(start: Serve, path: Path, model: str) -> tuple[Receipt, dict[str, MeasuredTerm]]:
+def measured(
+    start: Serve, path: Path, model: str, variant: str
+) -> tuple[Receipt, dict[str, MeasuredTerm]]:
     """The receipt of one start of the engine, and its terms by id."""
     settings = EmbeddedSettings(
         model_path=str(path), model=model, slot_tokens=SLOT_TOKENS, slots=SLOTS
@@ -74,7 +76,7 @@ def measured(start: Serve, path: Path, model: str) -> tuple[Receipt, dict[str, M
     receipt = llamacpp.receipt(
         memory,
         model=model,
-        variant="gguf",
+        variant=variant,
         engine="embedded",
         engine_version=served.spec.engine_version,
         rack=THIS_MACHINE,
@@ -94,7 +96,7 @@ def assert_equal_as_printed(
 
 def test_smollm2_takes_what_its_plan_says(start: Serve, smollm2: Path) -> None:
     """Weights, KV and output buffer of a dense model, to the printed digit."""
-    _, seen = measured(start, smollm2, SMOLLM2_ID)
+    _, seen = measured(start, smollm2, SMOLLM2_ID, "q4-1-gguf")
     predicted = bytes_of(plan(Planning().knowledge(SMOLLM2_ID), SLOTS, SLOTS * SLOT_TOKENS))
     assert_equal_as_printed(predicted, seen, PREDICTED)
     assert predicted["weights"] == read_gguf(smollm2).tensor_bytes
@@ -103,7 +105,7 @@ def test_smollm2_takes_what_its_plan_says(start: Serve, smollm2: Path) -> None:
 
 def test_the_tiny_k3_takes_what_its_plan_says(start: Serve, tiny_k3: Path) -> None:
     """Also both kinds of recurrent state: 6.00 and 0.42 MiB, and 13.50 MiB of latent cache."""
-    _, seen = measured(start, tiny_k3, TINY_ID)
+    _, seen = measured(start, tiny_k3, TINY_ID, "mxfp4-gguf")
     predicted = bytes_of(plan(tiny_knowledge(), SLOTS, SLOTS * SLOT_TOKENS))
     assert_equal_as_printed(predicted, seen, (*PREDICTED, *STATE))
     assert predicted["weights"] == read_gguf(tiny_k3).tensor_bytes
@@ -117,7 +119,7 @@ def test_the_tiny_k3_takes_what_its_plan_says(start: Serve, tiny_k3: Path) -> No
 def test_a_receipt_replaces_what_the_plan_did_not_know(start: Serve, tiny_k3: Path) -> None:
     """The compute buffer has no formula: unknown before the first start, measured after it."""
     knowledge = tiny_knowledge()
-    receipt, seen = measured(start, tiny_k3, TINY_ID)
+    receipt, seen = measured(start, tiny_k3, TINY_ID, "mxfp4-gguf")
 
     def compute(receipt: Receipt | None) -> tuple[Kind, int, int | None]:
         made = plan(knowledge, SLOTS, SLOTS * SLOT_TOKENS, receipt)
