@@ -133,7 +133,9 @@ class Rack:
 
     @property
     def label(self) -> str:
-        """Canonical form: `8xMI355X`, `2x8xH200`."""
+        """Canonical form: `8xMI355X`, `2x8xH200`; a host without cards by its own name."""
+        if self.gpu == self.gpu_title:
+            return self.gpu
         if self.nodes == 1:
             return f"{self.gpus_per_node}x{self.gpu_title}"
         return f"{self.nodes}x{self.gpus_per_node}x{self.gpu_title}"

@@ -82,6 +82,8 @@ def _vision_key(plan: Plan) -> str:
 
 
 def _rack(rack: Rack) -> str:
+    if rack.gpu == rack.gpu_title:
+        return rack.label
     if rack.nodes == 1:
         return f"{rack.gpus_per_node} × {rack.gpu_title}"
     return f"{rack.nodes} × {rack.gpus_per_node} × {rack.gpu_title}"
