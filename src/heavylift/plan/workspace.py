@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heavylift.facts import expressions
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import FactKind, MemoryRule
 from heavylift.plan.subject import Subject
@@ -47,13 +48,15 @@ def memory_terms(subject: Subject, layout: Layout) -> tuple[Term, ...]:
 
 def _term(rule: MemoryRule, names: dict[str, int]) -> Term:
     segment = Segment(rule.segment)
-    high = None if rule.high is None else evaluate(rule.high, names)
-    kind = Kind.UNKNOWN if high is None else _KINDS[rule.kind]
+    needed = expressions.names(rule.low) | expressions.names(rule.high or 0)
+    stated = needed <= names.keys()
+    low = evaluate(rule.low, names) if stated else 0
+    high = evaluate(rule.high, names) if stated and rule.high is not None else None
     return Term(
         id=f"{segment}.{rule.id}",
         segment=segment,
-        kind=kind,
-        bytes=Interval(low=evaluate(rule.low, names), high=high),
+        kind=Kind.UNKNOWN if high is None else _KINDS[rule.kind],
+        bytes=Interval(low=low, high=high),
         formula="" if rule.high is None else str(rule.high),
         source=rule.source,
         note=rule.note,

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from heavylift.cli.output import glyphs
-from heavylift.cli.screens.plan import VERDICT_STYLE, status
+from heavylift.cli.screens.plan import VERDICT_STYLE, status, wrapped
 from heavylift.cli.text import text
 from heavylift.plan.compare import CompareRow, Comparison
 from heavylift.records.plan import Capacity, PlanVerdict, Segment
@@ -39,9 +39,9 @@ def lines(comparison: Comparison) -> Iterator[Text | str]:
         )
     yield ""
     for row in comparison.rows:
-        yield f"{glyphs()[_GLYPH[row.plan.verdict]]} {_sentence(row)}"
+        yield from wrapped(f"{glyphs()[_GLYPH[row.plan.verdict]]} {_sentence(row)}", "  ")
     if _is_about_vendors(comparison):
-        yield text("compare.not_vendor")
+        yield from wrapped(text("compare.not_vendor"), "")
 
 
 def _cells(row: CompareRow) -> list[str]:

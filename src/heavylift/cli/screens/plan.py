@@ -46,7 +46,7 @@ def lines(plan: Plan) -> Iterator[Text | str]:
     """The screen, line by line."""
     verdict = Text(text(f"verdict.{plan.verdict}"), style=VERDICT_STYLE[plan.verdict])
     yield Text.assemble(verdict, f"  ({status(plan.support)})")
-    yield text(
+    subject = text(
         "plan.subject",
         title=plan.title,
         variant=plan.variant_title,
@@ -55,6 +55,7 @@ def lines(plan: Plan) -> Iterator[Text | str]:
         version=plan.engine_version,
         layout=plan.layout.label,
     )
+    yield from wrapped(subject, "  ")
     yield text(
         "plan.workload",
         concurrency=plan.concurrency,

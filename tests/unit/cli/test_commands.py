@@ -1,0 +1,209 @@
+"""The command line: statuses, streams, the JSON contract, and what a wrong word gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from heavylift.cli.main import COMMANDS
+from heavylift.state.paths import state_dir
+
+Run = Callable[..., Any]
+K3 = ("plan", "kimi-k3", "--on")
+
+
+@pytest.mark.parametrize(
+    ("args", "status"),
+    [
+        ((*K3, "8xB300"), 0),
+        ((*K3, "8xH200"), 1),
+        ((*K3, "8xMI325X"), 1),
+        ((*K3, "8xM1355X"), 3),
+        (("plan", "kimi-4", "--on", "8xB300"), 3),
+        ((*K3, "8xB300", "--engine", "vlm"), 3),
+        ((*K3, "8xB300", "--tp", "3"), 3),
+        ((*K3, "8xB300", "--tp", "2", "--pp", "2", "--dp", "1"), 3),
+        ((*K3, "8xB300", "--tp", "0"), 2),
+        ((*K3, "8xB300", "--ep", "some"), 2),
+        ((*K3, "8xB300", "--context", "lots"), 2),
+        ((*K3, "8xB300", "--context", "2M"), 3),
+        ((*K3, "8xB300", "--gpu-memory-utilization", "1.5"), 2),
+        ((*K3, "8xB300", "--receipt", "/nowhere"), 2),
+        (("plan", "kimi-k3"), 2),
+        (("plann", "kimi-k3"), 2),
+        (("xyzzy",), 2),
+        (("compare", "kimi-k3"), 2),
+        (("compare", "kimi-k3", "--on", "8xH200"), 1),
+        (("compare", "kimi-k3", "--on", "8xH200", "--on", "8xB300"), 0),
+        (("explain", "weights", "kimi-k3"), 2),
+        (("facts",), 0),
+        (("--version",), 0),
+        (("--help",), 0),
+        ((), 2),
+    ],
+)
+def test_a_command_ends_with_the_status_of_its_outcome(
+    run: Run, args: tuple[str, ...], status: int
+) -> None:
+    """0 positive, 1 negative, 2 usage, 3 input; a failure is a sentence, never a traceback."""
+    ran = run(*args)
+    assert ran.status == status
+    assert "Traceback" not in ran.err + ran.out
+    if status in (2, 3):
+        assert ran.err.strip() or ran.out.strip()
+
+
+def test_plan_json_keeps_the_contract(run: Run) -> None:
+    """Every field of the contract is there, with its shape."""
+    plan = json.loads(run(*K3, "8xB300", "--json").out)
+    assert plan["verdict"] == "fits"
+    assert plan["support"]["status"] == "verified"
+    for name in ("tensor", "pipeline", "data", "expert", "decode_context"):
+        assert isinstance(plan["layout"][f"{name}_parallel_size"], int)
+    for name in ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool"):
+        assert set(plan["per_gpu"][f"{name}_bytes"]) == {"low", "high"}
+    for name in ("known_total", "budget", "headroom"):
+        assert isinstance(plan["per_gpu"][f"{name}_bytes"], int)
+    for name in ("max_context_tokens", "max_sequences", "kv_tokens"):
+        assert set(plan["capacity"][name]) == {"low", "high"}
+    for name in ("limits", "fixes", "defaults", "terms"):
+        assert isinstance(plan[name], list)
+    assert all(term["kind"] and term["source"] for term in plan["terms"])
+
+
+def test_json_is_all_that_is_on_standard_output(run: Run) -> None:
+    """With --json there is one document and nothing else."""
+    assert json.loads(run(*K3, "8xH200", "--json").out)["verdict"] == "does_not_fit"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (*K3, "8xB300"),
+        (*K3, "8xH200"),
+        (*K3, "2x8xH200", "--engine", "vllm", "--tp", "16", "--ep", "1"),
+        (*K3, "2x8xH200", "--tp", "8", "--dp", "2", "--context", "32k", "--concurrency", "5"),
+        (*K3, "8xB300", "--engine-version", "9.9", "--engine", "vllm"),
+        (*K3, "8xMI355X", "--engine", "llamacpp", "--concurrency", "4"),
+        ("plan", "smollm2", "--on", "this-machine"),
+        ("compare", "kimi-k3", "--on", "16xB200", "--on", "8xMI300X", "--on", "8xMI325X"),
+        ("facts",),
+    ],
+)
+def test_screens_keep_to_eighty_columns_and_plain_text(run: Run, args: tuple[str, ...]) -> None:
+    """No line is wider than 80 cells, and nothing escapes to a terminal that is none."""
+    ran = run(*args)
+    assert "\x1b" not in ran.out
+    wide = [line for line in ran.out.splitlines() if cell_len(line) > 80]
+    if args[0] == "facts":
+        wide = []  # lists of ids have no end; they are one line per kind
+    assert [line for line in wide if not line.startswith("next:")] == []
+
+
+def test_the_last_line_says_what_to_type_next(run: Run) -> None:
+    """After a fit: the derivation; after a miss: the first change that would hold."""
+    assert run(*K3, "8xB300").out.splitlines()[-1] == "next: heavylift explain weights"
+    assert run(*K3, "8xH200").out.splitlines()[-1].startswith("next: heavylift plan kimi-k3 --on")
+    assert (
+        "--all" in run(*K3, "8xMI325X").out.splitlines()[-1] or "next:" in run(*K3, "8xMI325X").out
+    )
+
+
+def test_a_padded_layout_says_so_in_words(run: Run) -> None:
+    """TP16 without EP: the screen names the columns before and after."""
+    out = " ".join(run(*K3, "16xH200", "--engine", "vllm", "--tp", "16", "--ep", "1").out.split())
+    assert "3,072 columns become 4,096 over 16 ranks" in out
+
+
+def test_the_articles_headline_is_answered_in_words(run: Run) -> None:
+    """Which card and which bytes decide, not which vendor."""
+    ran = run("compare", "kimi-k3", "--on", "16xB200", "--on", "8xMI300X", "--on", "8xMI355X")
+    words = " ".join(ran.out.split())
+    assert "8xMI300X misses by" in words
+    assert "8xMI355X holds it" in words
+    assert "not the vendor" in words
+
+
+TOPICS = (
+    "weights",
+    "kv_cache",
+    "recurrent_state",
+    "workspace",
+    "outside_pool",
+    "budget",
+    "defaults",
+    "layouts",
+)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_explain_answers_for_the_last_plan(run: Run, topic: str) -> None:
+    """After a plan each of its topics is explained, with sources spelt out."""
+    run(*K3, "2x8xH200", "--engine", "vllm")
+    ran = run("explain", topic)
+    assert ran.status == 0
+    assert len(ran.out.splitlines()) > 2
+    if topic != "layouts":
+        assert "Sources" in ran.out
+
+
+def test_explain_weights_goes_down_to_the_tensors(run: Run) -> None:
+    """Each tensor group is a line with its bytes and its rule, and they add up."""
+    run(*K3, "8xMI355X", "--engine", "atom", "--text-only")
+    out = run("explain", "weights").out
+    assert "experts.{e}.w1.weight_packed" in out
+    assert "replicated" in out
+    assert "190.9739  total, 497,052 tensors" in out
+
+
+def test_explain_without_a_plan_says_what_to_do(run: Run) -> None:
+    """Nothing was planned yet: the error has a command to type."""
+    ran = run("explain", "weights")
+    assert ran.status == 3
+    assert "heavylift plan" in ran.err
+
+
+def test_explain_can_make_its_own_plan(run: Run) -> None:
+    """With a model and a rack the plan is made on the spot; JSON has the term."""
+    ran = run("explain", "kv_cache", "kimi-k3", "--on", "8xB300", "--json")
+    assert json.loads(ran.out)["terms"][0]["segment"] == "kv_cache"
+
+
+def test_a_plan_of_another_version_is_refused(run: Run, tmp_path: Path) -> None:
+    """A kept plan that is not of this schema is named, not misread."""
+    run(*K3, "8xB300")
+    (state_dir() / "last-plan.json").write_text('{"schema": 99}')
+    ran = run("explain", "weights")
+    assert (ran.status, "PLAN041" in ran.err) == (3, True)
+    broken = tmp_path / "receipt.json"
+    broken.write_text("{}")
+    ran = run(*K3, "8xB300", "--receipt", str(broken))
+    assert (ran.status, "PLAN042" in ran.err) == (3, True)
+
+
+def test_defective_facts_are_listed_with_their_paths(run: Run, tmp_path: Path) -> None:
+    """`facts --from` names every defect of a folder and ends with 3."""
+    (tmp_path / "sources.toml").write_text("")
+    (tmp_path / "gpus").mkdir()
+    (tmp_path / "gpus" / "x.toml").write_text('title = "X"\nvendro = "nvidia"\n')
+    ran = run("facts", "--from", str(tmp_path))
+    assert ran.status == 3
+    assert "gpus/x.toml: vendro" in ran.out
+    assert "gpus/x.toml: memory_visible" in ran.out
+
+
+def test_help_lists_the_commands_in_the_order_of_the_story(run: Run) -> None:
+    """Plan comes first, tools for development last."""
+    out = run("--help").out
+    places = [out.index(f"  {name} ") for name in COMMANDS]
+    assert places == sorted(places)
+
+
+def test_a_nearly_right_command_gets_a_suggestion(run: Run) -> None:
+    """`plann` is answered with `plan`."""
+    assert "did you mean 'plan'" in run("plann").err

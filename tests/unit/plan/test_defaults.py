@@ -1,0 +1,160 @@
+"""What nobody said is taken from a published recipe, else the engine, else ours; all is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from heavylift.errors import HeavyliftError
+from heavylift.records.plan import Plan
+
+
+def taken(plan: Plan) -> dict[str, tuple[Any, str]]:
+    """Value and origin of each default."""
+    return {entry.name: (entry.value, entry.origin) for entry in plan.defaults}
+
+
+def test_recipe_settings_of_the_card_come_first(make_plan: Callable[..., Plan]) -> None:
+    """K3 on B200 takes 0.90, 8192 and fp8 from the recipe published for that card."""
+    found = taken(make_plan("kimi-k3", "16xB200", engine="vllm"))
+    assert found["gpu_memory_utilization"] == (0.9, "recipe")
+    assert found["max_num_batched_tokens"] == (8192, "recipe")
+    assert found["kv_cache_dtype"] == ("fp8", "recipe")
+
+
+def test_a_card_without_a_recipe_takes_the_models_common_one(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """MI300X has no recipe; the utilisation of all of K3's is 0.95."""
+    found = taken(make_plan("kimi-k3", "8xMI300X", engine="vllm"))
+    assert found["gpu_memory_utilization"] == (0.95, "recipe")
+
+
+def test_without_a_recipe_the_engine_decides(make_plan: Callable[..., Plan]) -> None:
+    """Llama on vLLM takes that version's defaults by the size of the card."""
+    found = taken(make_plan("llama-3.1-8b", "1xH100", engine="vllm"))
+    assert found["gpu_memory_utilization"] == (0.92, "engine")
+    assert found["max_num_batched_tokens"] == (8192, "engine")
+    big = taken(make_plan("llama-3.1-8b", "1xB300", engine="vllm"))
+    assert big["max_num_batched_tokens"] == (16384, "engine")
+
+
+def test_ours_are_16384_tokens_and_one_sequence_with_vision(make_plan: Callable[..., Plan]) -> None:
+    """Context, concurrency and vision are our own defaults, and say so."""
+    found = taken(make_plan("kimi-k3", "8xB300"))
+    assert found["context_tokens"] == (16384, "heavylift")
+    assert found["concurrency"] == (1, "heavylift")
+    assert found["vision"] == (True, "heavylift")
+
+
+def test_what_is_stated_is_no_default(make_plan: Callable[..., Plan]) -> None:
+    """Stated settings are taken as they are and not listed."""
+    plan = make_plan(
+        "kimi-k3",
+        "8xB300",
+        engine="vllm",
+        engine_version="0.32.0",
+        variant="native",
+        context_tokens=4096,
+        concurrency=2,
+        vision=False,
+        max_num_batched_tokens=1024,
+        max_num_seqs=8,
+        kv_cache_dtype="fp8",
+        moe_backend="marlin",
+        gpu_memory_utilization=0.5,
+    )
+    assert plan.defaults == ()
+
+
+def test_the_version_a_recipe_ran_is_taken(make_plan: Callable[..., Plan]) -> None:
+    """K3 on MI355X under vLLM is planned for 0.29.0, which a published run names."""
+    found = taken(make_plan("kimi-k3", "8xMI355X", engine="vllm"))
+    assert found["engine_version"] == ("0.29.0", "recipe")
+
+
+def test_the_newest_read_version_is_taken_otherwise(make_plan: Callable[..., Plan]) -> None:
+    """Llama on vLLM is planned for the newest version whose source was read."""
+    found = taken(make_plan("llama-3.1-8b", "1xH100", engine="vllm"))
+    assert found["engine_version"] == ("0.32.0", "engine")
+
+
+def test_the_usual_version_for_a_vendor_is_a_fact(make_plan: Callable[..., Plan]) -> None:
+    """K3 on an AMD card without a recipe takes the version published runs on AMD name."""
+    found = taken(make_plan("kimi-k3", "8xMI300X", engine="vllm"))
+    assert found["engine_version"] == ("0.29.0", "recipe")
+
+
+def test_sglang_computes_its_own_fraction(make_plan: Callable[..., Plan]) -> None:
+    """SGLang 0.5.23 leaves 512 + 1.5 × chunk + 128 a rank + 2 × 512 + 1536 MiB, at least 10 GiB."""
+    found = taken(make_plan("llama-3.1-8b", "8xB300", engine="sglang"))
+    reserved = 512 + 1.5 * 16384 + 128 * 8 + 1024 + 1536
+    assert found["mem_fraction_static"] == (round((275040 - reserved) / 275040, 3), "engine")
+
+
+def test_sglang_takes_less_with_a_vision_tower(make_plan: Callable[..., Plan]) -> None:
+    """The same fraction × 0.938125 when K3's tower is loaded."""
+    with_tower = make_plan("kimi-k3", "8xMI325X", engine="sglang")
+    without = make_plan("kimi-k3", "8xMI325X", engine="sglang", vision=False)
+    found = [taken(plan)["mem_fraction_static"][0] for plan in (with_tower, without)]
+    assert found[0] == pytest.approx(found[1] * 0.938125)
+
+
+def test_the_low_floor_of_sglang_holds_on_big_cards(make_plan: Callable[..., Plan]) -> None:
+    """A small chunk leaves the floor of 10,240 MiB."""
+    plan = make_plan("llama-3.1-8b", "1xB300", engine="sglang", max_num_batched_tokens=1024)
+    fraction = taken(plan)["mem_fraction_static"][0]
+    assert fraction == round((275040 - 10240) / 275040, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"context_tokens": 2**20 + 1}, "PLAN010"),
+        ({"variant": "q9"}, "PLAN011"),
+        ({"variant": "ud-q8-k-xl", "engine": "vllm"}, "PLAN012"),
+        ({"kv_cache_dtype": "fp2"}, "PLAN013"),
+        ({"moe_backend": "aiter", "engine": "vllm"}, "PLAN014"),
+        ({"output_tokens": 16384}, "PLAN015"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_code(
+    make_plan: Callable[..., Plan], given: dict[str, Any], code: str
+) -> None:
+    """A setting that the model or engine does not have is an error with the alternatives."""
+    with pytest.raises(HeavyliftError) as caught:
+        make_plan("kimi-k3", "8xB300", **{"engine": "vllm", **given})
+    assert caught.value.code == code
+
+
+def test_a_model_no_engine_takes_is_refused(make_plan: Callable[..., Plan]) -> None:
+    """Llama in safetensors is nothing for llama.cpp."""
+    with pytest.raises(HeavyliftError) as caught:
+        make_plan("llama-3.1-8b", "1xH100", engine="llamacpp")
+    assert caught.value.code == "PLAN012"
+
+
+def test_a_variant_may_be_named_with_underscores(make_plan: Callable[..., Plan]) -> None:
+    """UD-Q2_K_XL is ud-q2-k-xl; its published size is shared out by layers."""
+    plan = make_plan("kimi-k3", "8xB300", engine="llamacpp", variant="UD-Q2_K_XL")
+    assert plan.variant == "ud-q2-k-xl"
+    assert plan.checkpoint_bytes == 861_277_858_912
+    assert plan.checkpoint_tensors is None
+    shares = [stage.weights_bytes for stage in plan.stages]
+    assert sum(shares) == pytest.approx(861_277_858_912, abs=8)
+
+
+def test_an_unknown_backend_of_a_card_pads_nothing_and_says_nothing(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """SGLang's default backend on gfx942 is not known: none is named."""
+    plan = make_plan("kimi-k3", "8xMI325X", engine="sglang")
+    assert plan.moe_backend is None
+
+
+def test_auto_is_the_default_backend(make_plan: Callable[..., Plan]) -> None:
+    """`--moe-backend auto` takes what the version would."""
+    plan = make_plan("kimi-k3", "8xB300", engine="vllm", moe_backend="auto")
+    assert plan.moe_backend == "flashinfer_trtllm"

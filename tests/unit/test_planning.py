@@ -1,0 +1,140 @@
+"""Planning with facts loaded: folders, this machine, the smallest rack."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from heavylift.devserver.sparse_checkpoint import safetensors_variant, write_checkpoint
+from heavylift.errors import HeavyliftError
+from heavylift.facts.catalog import Catalog
+from heavylift.planning import THIS_MACHINE, Planning
+from heavylift.records.plan import Kind, Plan, PlanRequest, PlanVerdict
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama-3.1-8B checkpoint without its weights."""
+    catalog = Catalog()
+    model = catalog.model("llama-3.1-8b")
+    path = tmp_path_factory.mktemp("checkpoints") / "some-llama"
+    write_checkpoint(model, catalog.family("llama"), safetensors_variant(model), path)
+    return path
+
+
+def plan_of(planning: Planning, model: str, on: str = "1xH100") -> Plan:
+    """A plan of a model argument as typed."""
+    _, rack = planning.rack(on)
+    assert rack is not None
+    return planning.plan(
+        PlanRequest(model=model, rack=rack), planning.knowledge(model), with_fixes=False
+    )
+
+
+def test_a_folder_is_planned_from_its_headers(planning: Planning, folder: Path) -> None:
+    """Weights are exact and from the files; a network the catalogue knows keeps its name."""
+    plan = plan_of(planning, str(folder))
+    assert plan.model == "llama-3.1-8b"
+    assert plan.per_gpu.weights_bytes.low == 8_030_261_248 * 2
+    assert plan.terms[0].kind is Kind.EXACT
+    assert plan.terms[0].source == str(folder)
+
+
+def test_a_network_nobody_named_is_planned_by_its_family(
+    planning: Planning, tmp_path: Path
+) -> None:
+    """Other dimensions of a known family: the folder's name, every engine that splits tensors."""
+    catalog = Catalog()
+    known = catalog.model("llama-3.1-8b")
+    dims = {**known.dims, "intermediate_size": replace(known.dims["intermediate_size"], value=8192)}
+    path = tmp_path / "my-llama"
+    write_checkpoint(
+        replace(known, dims=dims), catalog.family("llama"), safetensors_variant(known), path
+    )
+    plan = plan_of(planning, str(path))
+    assert plan.model == "my-llama"
+    assert plan.verdict is PlanVerdict.FITS
+
+
+def test_a_missing_tensor_is_no_smaller_model(planning: Planning, tmp_path: Path) -> None:
+    """A config that speaks of more layers than the files hold is refused with the count."""
+    catalog = Catalog()
+    known = catalog.model("llama-3.1-8b")
+    path = tmp_path / "short"
+    write_checkpoint(known, catalog.family("llama"), safetensors_variant(known), path)
+    config = json.loads((path / "config.json").read_text())
+    config["num_hidden_layers"] = 33
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(path))
+    assert (caught.value.code, caught.value.params["missing"]) == ("PLAN054", 9)
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        (None, "PLAN050"),
+        ("{", "PLAN050"),
+        ("[]", "PLAN050"),
+        ('{"model_type": "nobody-knows"}', "PLAN051"),
+        ("[" * 100_000, "PLAN050"),
+    ],
+)
+def test_a_folder_without_a_usable_config_is_refused(
+    planning: Planning, tmp_path: Path, config: str | None, code: str
+) -> None:
+    """Nothing, damage, another shape, an unknown type, nesting without end: a code each."""
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(tmp_path))
+    assert caught.value.code == code
+
+
+def test_this_machine_is_its_own_memory(planning: Planning) -> None:
+    """Without a card the memory is the host's, measured."""
+    gpu, rack = planning.rack(THIS_MACHINE)
+    assert rack is not None
+    assert rack.label == THIS_MACHINE
+    assert gpu.memory_visible.value > 2**28
+
+
+def test_this_machine_without_an_engine_takes_one_that_runs_on_it(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """SmolLM2 here is planned for the engine that a CPU can run and that was run."""
+    plan = make_plan("smollm2-135m-instruct", THIS_MACHINE)
+    assert (plan.engine, plan.support.status) == ("embedded", "verified")
+
+
+def test_the_smallest_rack_is_the_first_that_has_the_room(make_plan: Callable[..., Plan]) -> None:
+    """K3 needs 8 MI355X, 16 H200; Llama-3.1-8B one H100."""
+    assert make_plan("kimi-k3", "MI355X").rack.gpu_count == 8
+    assert make_plan("kimi-k3", "H200").rack.gpu_count == 16
+    assert make_plan("llama-3.1-8b", "H100").rack.gpu_count == 1
+
+
+def test_comparison_has_a_row_per_rack_in_order(planning: Planning) -> None:
+    """A count, a card alone and two nodes: each a row with its card's speeds."""
+    knowledge = planning.knowledge("kimi-k3")
+    found = planning.compare(
+        ("16xB200", "MI355X", "8xMI300X"),
+        lambda rack: PlanRequest(model="kimi-k3", rack=rack),
+        knowledge,
+    )
+    assert [row.plan.rack.label for row in found.rows] == ["2x8xB200", "8xMI355X", "8xMI300X"]
+    assert [row.plan.verdict for row in found.rows] == ["fits", "fits", "does_not_fit"]
+    assert found.rows[1].memory_bandwidth_tb_per_s == 8.0
+    assert found.rows[2].vendor == "amd"
+
+
+def test_an_unknown_machine_is_no_key(planning: Planning) -> None:
+    """The loaded mappings know their ids and nothing else."""
+    machines = planning.knowledge("kimi-k3").machines
+    assert len(machines) == len(list(machines)) == 11
+    with pytest.raises(KeyError):
+        machines["h100-nvl"]
