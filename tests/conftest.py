@@ -67,7 +67,11 @@ def shared() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test writes where the user's own files are."""
-    if "HEAVYLIFT_HOME" not in os.environ:
+def home(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No test writes where the user's own files are; those of the real engine share its home."""
+    if "engine_home" not in request.fixturenames:
         monkeypatch.setenv("HEAVYLIFT_HOME", str(tmp_path_factory.mktemp("home")))

@@ -150,3 +150,21 @@ def test_kv_of_a_million_tokens_is_never_that_of_plain_attention(
 def test_same_request_gives_the_same_plan(make_plan: Callable[..., Plan]) -> None:
     """Planning is pure: the same request gives an equal plan."""
     assert make_plan("kimi-k3", "8xMI355X") == make_plan("kimi-k3", "8xMI355X")
+
+
+@QUICK
+@given(
+    st.sampled_from(("vllm", "sglang")),
+    st.sampled_from((1, 2, 4, 8)),
+    st.sampled_from((1, 2, 3, 4, 6, 11)),
+)
+def test_every_number_of_stages_is_planned(engine: str, tensor: int, nodes: int) -> None:
+    """Stages without an attention layer, or with little else, are stages like others."""
+    stages = 8 * nodes // tensor
+    found = plan(
+        f"{nodes}x8xH100",
+        engine,
+        layout_constraints={"tensor": tensor, "pipeline": stages, "expert": 1},
+    )
+    assert sum(s.last_layer - s.first_layer + 1 for s in found.stages) == 93
+    assert (found.capacity.kv_tokens.high or 0) < 2**60

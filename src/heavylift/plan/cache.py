@@ -246,7 +246,21 @@ class UnifiedPages:
         return blocks * self._page_tokens * self._dcp
 
 
-class BlocksAndSlots:
+class _ByLayer:
+    """What a stage's rank takes per token and per sequence, layer by layer."""
+
+    def __init__(self, tokens: tuple[TokenPart, ...], states: tuple[StatePart, ...]) -> None:
+        self._tokens = tokens
+        self._states = states
+
+    def _token_bytes(self, stage: Stage) -> int:
+        return sum(part.layer_bytes * stage.layers_in(part.layers) for part in self._tokens)
+
+    def _state_bytes(self, stage: Stage) -> int:
+        return sum(part.layer_bytes * stage.layers_in(part.layers) for part in self._states)
+
+
+class BlocksAndSlots(_ByLayer):
     """KV in blocks of tokens, state in slots of sequences, in pools of their own."""
 
     page_tokens: int | None
@@ -260,19 +274,12 @@ class BlocksAndSlots:
         dcp: int,
         max_num_seqs: int | None,
     ) -> None:
+        super().__init__(tokens, states)
         self._rule = rule
-        self._tokens = tokens
-        self._states = states
         self._dcp = dcp
         self._set_aside = (max_num_seqs or 0) if rule.states_for_max_num_seqs else 0
         self.page_tokens = rule.block_tokens
         self.page_bytes = None
-
-    def _token_bytes(self, stage: Stage) -> int:
-        return sum(part.layer_bytes * stage.layers_in(part.layers) for part in self._tokens)
-
-    def _state_bytes(self, stage: Stage) -> int:
-        return sum(part.layer_bytes * stage.layers_in(part.layers) for part in self._states)
 
     def _held(self, tokens: int) -> int:
         return _round_up(_ceil(tokens, self._dcp), self._rule.block_tokens)
@@ -328,28 +335,28 @@ class BlocksAndSlots:
         state_each = units * self._state_bytes(stage)
         if reserved and self._set_aside:
             rest = room_bytes - self._slots(0, reserved=True) * self._state_bytes(stage)
-            return max(0, min(rest // kv_each, self._set_aside))
+            return max(0, min(_times_in(rest, kv_each), self._set_aside))
         if reserved and self._rule.state_to_kv_ratio is not None and self._states:
             kv_room, state_room = self._split(room_bytes)
             state_room -= self._rule.reserved_states * self._state_bytes(stage)
-            return max(0, min(kv_room // kv_each, state_room // state_each))
-        return max(0, room_bytes // (kv_each + state_each))
+            return min(_times_in(kv_room, kv_each), _times_in(state_room, state_each))
+        return _times_in(room_bytes, kv_each + state_each)
 
     def tokens_in(self, stage: Stage, room_bytes: int, sequences: int, *, reserved: bool) -> int:
         """Tokens of each of `sequences` after their slots are taken."""
         kv_room = room_bytes - self._slots(sequences, reserved=reserved) * self._state_bytes(stage)
         if reserved and self._rule.state_to_kv_ratio is not None:
             kv_room = min(kv_room, self._split(room_bytes)[0])
-        blocks = kv_room // sequences // (self._rule.block_tokens * self._token_bytes(stage))
-        return max(0, blocks) * self._rule.block_tokens * self._dcp
+        block = self._rule.block_tokens * self._token_bytes(stage)
+        return _times_in(kv_room // sequences, block) * self._rule.block_tokens * self._dcp
 
     def pool_tokens(self, stage: Stage, room_bytes: int) -> int:
         """Tokens if the room held KV alone."""
-        blocks = room_bytes // (self._rule.block_tokens * self._token_bytes(stage))
-        return max(0, blocks) * self._rule.block_tokens * self._dcp
+        block = self._rule.block_tokens * self._token_bytes(stage)
+        return _times_in(room_bytes, block) * self._rule.block_tokens * self._dcp
 
 
-class Contiguous:
+class Contiguous(_ByLayer):
     """KV cells and a state per slot; the context setting is one pot shared by the slots.
 
     Formula: cells per slot = ceil(context / slots / 256) × 256.
@@ -362,21 +369,14 @@ class Contiguous:
     def __init__(
         self, rule: CacheRule, tokens: tuple[TokenPart, ...], states: tuple[StatePart, ...]
     ) -> None:
+        super().__init__(tokens, states)
         self._rule = rule
-        self._tokens = tokens
-        self._states = states
         self.page_tokens = None
         self.page_bytes = None
 
     def _cells(self, tokens: int, sequences: int) -> int:
         per_slot = _ceil(tokens, sequences) if self._rule.context_shared else tokens
         return _round_up(per_slot, _CONTIGUOUS_PAD)
-
-    def _token_bytes(self, stage: Stage) -> int:
-        return sum(part.layer_bytes * stage.layers_in(part.layers) for part in self._tokens)
-
-    def _state_bytes(self, stage: Stage) -> int:
-        return sum(part.layer_bytes * stage.layers_in(part.layers) for part in self._states)
 
     def kv_parts(self, stage: Stage, tokens: int, sequences: int) -> tuple[Part, ...]:
         """Bytes of all slots' cells."""
@@ -411,21 +411,28 @@ class Contiguous:
         units = self._rule.state_units_high if reserved else self._rule.state_units_low
         each = _round_up(tokens, _CONTIGUOUS_PAD) * self._token_bytes(stage)
         each += units * self._state_bytes(stage)
-        return max(0, room_bytes // each) if each else 0
+        return _times_in(room_bytes, each)
 
     def tokens_in(self, stage: Stage, room_bytes: int, sequences: int, *, reserved: bool) -> int:
         """The context setting at which `sequences` slots fit."""
         units = self._rule.state_units_high if reserved else self._rule.state_units_low
         rest = room_bytes - sequences * units * self._state_bytes(stage)
-        if not self._token_bytes(stage):
-            return 0
-        per_slot = max(0, rest) // (sequences * self._token_bytes(stage))
+        per_slot = _times_in(rest, sequences * self._token_bytes(stage))
         per_slot = per_slot // _CONTIGUOUS_PAD * _CONTIGUOUS_PAD
         return per_slot * sequences if self._rule.context_shared else per_slot
 
     def pool_tokens(self, stage: Stage, room_bytes: int) -> int:
         """Cells that the room holds."""
-        return max(0, room_bytes) // self._token_bytes(stage) if self._token_bytes(stage) else 0
+        return _times_in(room_bytes, self._token_bytes(stage))
+
+
+# What a stage that stores nothing of a kind holds of it. Other stages decide.
+_WITHOUT_END: Final = 2**62
+
+
+def _times_in(room_bytes: int, each_bytes: int) -> int:
+    """How often `each_bytes` goes into a room; without end when it takes nothing."""
+    return max(0, room_bytes // each_bytes) if each_bytes else _WITHOUT_END
 
 
 def _ceil(value: int, divisor: int) -> int:
