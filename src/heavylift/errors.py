@@ -1,8 +1,8 @@
 """The one exception of the project and the exit statuses.
 
 An error names a code and its parameters and holds no prose: text is made at the edge, from the
-catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `FACT` facts,
-`CKPT` checkpoints, `PLAN`, `REC` recipes, `PRE` preflight, `RUN` launch, `VER` verification,
+catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `INT` our own, `FACT`
+facts, `CKPT` checkpoints, `PLAN`, `REC` recipes, `PRE` preflight, `RUN` launch, `VER` verification,
 `BAT` batches, `GW` the gateway, `ENV` this machine, `WIRE` the protocol and its servers, `STA`
 stored state, `DEV` scripted engines.
 """
@@ -30,11 +30,14 @@ class Exit(IntEnum):
     ENGINE = 5
     """The engine or a remote side failed."""
     PENDING = 8
+    INTERNAL = 70
+    """A mistake of heavylift's own, so that no script takes it for a verdict."""
     INTERRUPTED = 130
 
 
 _EXIT_BY_STAGE: Final = {
     "USE": Exit.USAGE,
+    "INT": Exit.INTERNAL,
     "FACT": Exit.INPUT,
     "CKPT": Exit.INPUT,
     "PLAN": Exit.INPUT,

@@ -186,19 +186,31 @@ class Planning:
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
     ) -> comparing.Comparison:
-        """A row per rack text, in order."""
+        """A row per rack text, in order. A rack that cannot be planned spoils no other's row."""
         rows = []
+        failures = []
         for text in racks:
-            gpu, rack = self.rack(text)
-            plan = (
-                self._smallest(build, knowledge, gpu)
-                if rack is None
-                else best_plan(build(rack), knowledge)
-            )
-            rows.append(comparing.row(replace(plan, fixes=fixes(plan, knowledge)), knowledge))
+            try:
+                plan = self._plan_on(text, build, knowledge)
+            except HeavyliftError as error:
+                failure = comparing.CompareFailure(rack=text, code=error.code, params=error.params)
+                failures.append(failure)
+                continue
+            rows.append(comparing.row(plan, knowledge))
         return comparing.Comparison(
-            model=knowledge.model.model.id, title=knowledge.model.model.title, rows=tuple(rows)
+            model=knowledge.model.model.id,
+            title=knowledge.model.model.title,
+            rows=tuple(rows),
+            failures=tuple(failures),
         )
+
+    def _plan_on(
+        self, text: str, build: Callable[[Rack], PlanRequest], knowledge: Knowledge
+    ) -> Plan:
+        gpu, rack = self.rack(text)
+        if rack is None:
+            return self._smallest(build, knowledge, gpu)
+        return best_plan(build(rack), knowledge)
 
     def _smallest(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -15,36 +16,71 @@ from heavylift.errors import Exit, HeavyliftError
 def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
     """Run `command` and leave the process. A traceback is shown only with `--debug`."""
     arguments = sys.argv[1:] if args is None else args
+    prepare_streams()
     try:
-        result = command.main(arguments, prog_name="heavylift", standalone_mode=False)
-    except HeavyliftError as error:
-        if _debug(arguments):
-            raise
-        show(error)
-        sys.exit(error.exit_status)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        sys.exit(Exit.USAGE)
-    except click.UsageError as error:
-        error.show()
-        sys.exit(Exit.USAGE)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo(text("usage.interrupted"), err=True)
-        sys.exit(Exit.INTERRUPTED)
+        sys.exit(_status(command, arguments))
     except BrokenPipeError:
         # The reader (head, less) left; there is nobody to tell. Point stdout elsewhere so that
         # the interpreter's own flush at exit does not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)
-    sys.exit(result if isinstance(result, int) else Exit.OK)
+
+
+def _status(command: click.Command, arguments: list[str]) -> int:
+    """The exit status of one run, after whatever there is to say has been said."""
+    debug = "--debug" in arguments
+    try:
+        result = command.main(arguments, prog_name="heavylift", standalone_mode=False)
+        sys.stdout.flush()
+    except HeavyliftError as error:
+        if debug:
+            raise
+        show(error)
+        return error.exit_status
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return Exit.USAGE
+    except click.ClickException as error:
+        error.show()
+        return Exit.USAGE if isinstance(error, click.UsageError) else error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo(text("usage.interrupted"), err=True)
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if debug:
+            raise
+        return _unexpected(error)
+    return result if isinstance(result, int) else Exit.OK
+
+
+def prepare_streams() -> None:
+    """Make the standard streams usable whatever they are: closed, or unable to show a character.
+
+    A closed stream is written to nowhere; what an encoding lacks becomes a question mark.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _unexpected(error: Exception) -> Exit:
+    """Say what went wrong that nobody foresaw; the traceback is one flag away."""
+    if isinstance(error, OSError) and error.errno is not None:
+        show(HeavyliftError("ENV001", {"reason": error.strerror or str(error)}))
+        return Exit.ENVIRONMENT
+    kind = type(error).__name__
+    show(HeavyliftError("INT001", {"kind": kind, "reason": str(error)[:200]}))
+    return Exit.INTERNAL
 
 
 def show(error: HeavyliftError) -> None:
     """Write an error: code and sentence, every defect where there are several, then the hint."""
-    click.echo(f"error[{error.code}]: {_sentence(error)}", err=True)
+    click.echo(f"error[{error.code}]: {sentence(error)}", err=True)
     for defect in getattr(error, "defects", ())[:20]:
         problem = text(f"defect.{defect.problem}", detail=defect.detail)
         click.echo(f"  {defect.path}: {problem}", err=True)
@@ -52,18 +88,14 @@ def show(error: HeavyliftError) -> None:
         click.echo(f"\n{text('hint')}: {error.hint_command}", err=True)
 
 
-def _sentence(error: HeavyliftError) -> str:
+def sentence(error: HeavyliftError) -> str:
     """The error's text; for a refused layout the reason, for an unknown name the near ones."""
     params = dict(error.params)
     if "refusal" in params:
         params["why"] = text(f"refusal.{params['refusal']}", **error.params)
-    sentence = text(f"error.{error.code}", **params)
+    words = text(f"error.{error.code}", **params)
     if error.params.get("suggestion"):
-        return f"{sentence}; {text('error.suggestion', suggestion=error.params['suggestion'])}"
+        return f"{words}; {text('error.suggestion', suggestion=error.params['suggestion'])}"
     if error.params.get("known"):
-        return f"{sentence}; {text('error.known', known=error.params['known'])}"
-    return sentence
-
-
-def _debug(arguments: list[str]) -> bool:
-    return "--debug" in arguments
+        return f"{words}; {text('error.known', known=error.params['known'])}"
+    return words

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import click
 import msgspec
 
+from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
 from heavylift.plan.receipts import mismatch
 from heavylift.records.plan import Plan
@@ -52,16 +54,23 @@ def kept_receipt(plan: Plan) -> Receipt | None:
     path = _deployments_path()
     if path is None:
         return None
+    import sqlite3
+
     from heavylift.state.deployments import open_deployments
 
-    with open_deployments(path) as store:
-        kept = store.receipts(
-            model=plan.model,
-            variant=plan.variant,
-            engine=plan.engine,
-            rack=plan.rack.label,
-            layout=plan.layout,
-        )
+    try:
+        with open_deployments(path) as store:
+            kept = store.receipts(
+                model=plan.model,
+                variant=plan.variant,
+                engine=plan.engine,
+                rack=plan.rack.label,
+                layout=plan.layout,
+            )
+    except (HeavyliftError, sqlite3.Error, msgspec.MsgspecError):
+        # A plan rests on facts; a store that cannot be read takes nothing away from it.
+        click.echo(text("plan.store_unreadable", path=path), err=True)
+        return None
     return next((receipt for receipt in kept if mismatch(receipt, plan) is None), None)
 
 

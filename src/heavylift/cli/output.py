@@ -43,8 +43,16 @@ def _plain(stream: Any) -> bool:
     return not stream.isatty() or "NO_COLOR" in os.environ
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to the caller: it is no failure of the command."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass it on."""
+        raise BrokenPipeError
+
+
 def _console(stream: Any) -> Console:
-    return Console(
+    return _Console(
         file=stream,
         width=WIDTH,
         no_color=_plain(stream),

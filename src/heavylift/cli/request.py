@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -32,6 +33,36 @@ class Tokens(click.ParamType[int]):
             self.fail(text("usage.tokens", value=value), param, ctx)
 
 
+class Word(click.ParamType[str]):
+    """A name that is not empty."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, or a usage error for nothing."""
+        if not str(value).strip():
+            self.fail(text("usage.empty"), param, ctx)
+        return str(value).strip()
+
+
+class Share(click.FloatRange):
+    """A fraction above 0, at most 1, and a number at all."""
+
+    name = "fraction"
+
+    def __init__(self) -> None:
+        super().__init__(0, 1, min_open=True)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The fraction; `nan` compares with nothing and would pass any range."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(text("usage.fraction", value=value), param, ctx)
+        return number
+
+
 class ExpertSize(click.ParamType[int]):
     """An expert parallel size: a number, or `all` for as far as the layout goes (0 inside)."""
 
@@ -51,28 +82,30 @@ class ExpertSize(click.ParamType[int]):
 _POSITIVE = click.IntRange(min=1)
 
 _OPTIONS = (
-    click.option("--engine", help=text("option.engine")),
-    click.option("--engine-version", help=text("option.engine_version")),
-    click.option("--variant", help=text("option.variant")),
+    click.option("--engine", type=Word(), help=text("option.engine")),
+    click.option("--engine-version", type=Word(), help=text("option.engine_version")),
+    click.option("--variant", type=Word(), help=text("option.variant")),
     click.option("--context", type=Tokens(), help=text("option.context")),
     click.option("--output", "output_tokens", type=Tokens(), help=text("option.output")),
     click.option("--concurrency", type=_POSITIVE, help=text("option.concurrency")),
-    click.option("--kv-dtype", help=text("option.kv_dtype")),
+    click.option("--kv-dtype", type=Word(), help=text("option.kv_dtype")),
     click.option("--tp", type=_POSITIVE, help=text("option.tp")),
     click.option("--pp", type=_POSITIVE, help=text("option.pp")),
     click.option("--dp", type=_POSITIVE, help=text("option.dp")),
-    click.option("--ep", type=ExpertSize(), help=text("option.ep")),
+    click.option(
+        "--ep", type=ExpertSize(), is_flag=False, flag_value="all", help=text("option.ep")
+    ),
     click.option("--dcp", type=_POSITIVE, help=text("option.dcp")),
     click.option(
         "--gpu-memory-utilization",
         "--mem-fraction-static",
         "gpu_memory_utilization",
-        type=click.FloatRange(0, 1, min_open=True),
+        type=Share(),
         help=text("option.gpu_memory_utilization"),
     ),
     click.option("--max-batched-tokens", type=Tokens(), help=text("option.max_batched_tokens")),
     click.option("--max-num-seqs", type=_POSITIVE, help=text("option.max_num_seqs")),
-    click.option("--moe-backend", help=text("option.moe_backend")),
+    click.option("--moe-backend", type=Word(), help=text("option.moe_backend")),
     click.option("--text-only", is_flag=True, help=text("option.text_only")),
 )
 

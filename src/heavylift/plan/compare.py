@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from heavylift.errors import Scalar
 from heavylift.plan.planner import Knowledge
 from heavylift.plan.rack import count_rack
 from heavylift.records.plan import Plan, Rack
@@ -25,12 +26,22 @@ class CompareRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CompareFailure:
+    """A rack that could not be planned: the error's code and parameters."""
+
+    rack: str
+    code: str
+    params: dict[str, Scalar]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """All rows, in the order asked."""
+    """All rows, in the order asked, and the racks that made none."""
 
     model: str
     title: str
     rows: tuple[CompareRow, ...]
+    failures: tuple[CompareFailure, ...] = ()
     schema: int = SCHEMA
 
 

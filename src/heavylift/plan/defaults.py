@@ -77,7 +77,7 @@ def resolve(
     """
     filling = _Filling(request, knowledge, engine, gpu)
     variant = filling.variant()
-    vision = filling.vision()
+    vision = filling.vision(variant)
     context = filling.context()
     concurrency = filling.concurrency()
     batched = filling.number("max_num_batched_tokens", request.max_num_batched_tokens)
@@ -194,9 +194,16 @@ class _Filling:
         self._take("variant", usual[0].id, OURS, usual[0].source)
         return usual[0]
 
-    def vision(self) -> bool:
+    def _holds_vision(self, variant: VariantFacts) -> bool:
+        """Whether the variant's files hold a tower; a size alone says as little as its format."""
+        known = self._knowledge
+        same_format = [v.id for v in known.model.variants if v.format == variant.format]
+        inventories = [known.inventories[name] for name in same_format if name in known.inventories]
+        return any(group.is_vision for each in inventories for group in each.groups)
+
+    def vision(self, variant: VariantFacts) -> bool:
         """Whether the vision tower is loaded: yes, where there is one and nobody said no."""
-        has_vision = "vision" in self._knowledge.model.layers
+        has_vision = self._holds_vision(variant)
         if has_vision and self._request.vision is None:
             self._take("vision", value=True, origin=OURS, source=OURS)
         return has_vision and self._request.vision is not False

@@ -10,9 +10,10 @@ from heavylift.errors import HeavyliftError, Scalar
 from heavylift.plan.command import plan_command
 from heavylift.plan.planner import Knowledge, Machine, best_plan
 from heavylift.plan.rack import count_rack
-from heavylift.records.plan import Capacity, Fix, Plan, PlanRequest, PlanVerdict
+from heavylift.records.plan import Capacity, Fix, Plan, PlanRequest, PlanVerdict, Status
 
 _MOST_NODES: Final = 8
+_RAN: Final = (Status.VERIFIED, Status.REPORTED)
 # A context is offered in whole steps of this many tokens, so that it is a number one would type.
 _CONTEXT_STEP: Final = 1024
 
@@ -40,11 +41,7 @@ def fixes(plan: Plan, knowledge: Knowledge) -> tuple[Fix, ...]:
     for kind in (_spread_experts, _narrow_kv, _text_only, _less_context, _fewer_sequences):
         for change in kind(plan, request):
             found += _tried(change, knowledge, plan)
-    for change in _more_gpus(request, knowledge):
-        fix = _tried(change, knowledge, plan)
-        if fix:
-            found += fix
-            break
+    found += _fewest_gpus(request, knowledge, plan)
     for vendor in dict.fromkeys(m.gpu.vendor for m in knowledge.machines.values()):
         for change in _other_card(request, knowledge, vendor):
             fix = _tried(change, knowledge, plan)
@@ -77,6 +74,7 @@ def _tried(change: _Change, knowledge: Knowledge, before: Plan) -> list[Fix]:
             id=change.id,
             params=params,
             verdict=after.verdict,
+            status=after.support.status,
             headroom_bytes=after.per_gpu.headroom_bytes,
             command=plan_command(change.request),
         )
@@ -128,18 +126,44 @@ def _fewer_sequences(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
             return
 
 
-def _more_gpus(request: PlanRequest, knowledge: Knowledge) -> Iterator[_Change]:
+def _fewest_gpus(request: PlanRequest, knowledge: Knowledge, before: Plan) -> list[Fix]:
+    """The fewest more of the same card that hold it and, where those were never run, the fewest
+    that were."""
     machine = knowledge.machines[request.rack.gpu]
-    per_node = machine.node.gpus_per_node.value
-    counts = [size for size in (1, 2, 4, 8) if size < per_node]
-    counts += [per_node * nodes for nodes in range(1, _MOST_NODES + 1)]
-    for count in counts:
+    fewest: list[Fix] = []
+    for count in _counts(machine):
         if count > request.rack.gpu_count:
-            yield _Change(
-                id="more_gpus",
-                params={"gpus": count},
-                request=_on(request, machine, count),
-            )
+            fewest = _tried(_more_gpus(request, machine, count), knowledge, before)
+            if fewest:
+                break
+    if not fewest or fewest[0].status in _RAN:
+        return fewest
+    ran = sorted(
+        {
+            recipe.gpus
+            for recipe in knowledge.model.book.recipes
+            if recipe.engine == request.engine
+            and request.rack.gpu in recipe.gpu_ids
+            and Status(recipe.status) in _RAN
+            and recipe.gpus is not None
+            and recipe.gpus > request.rack.gpu_count
+        }
+    )
+    for count in ran:
+        published = _tried(_more_gpus(request, machine, count), knowledge, before)
+        if published and published[0].status in _RAN:
+            return fewest + published
+    return fewest
+
+
+def _counts(machine: Machine) -> list[int]:
+    per_node = machine.node.gpus_per_node.value
+    parts = [size for size in (1, 2, 4, 8) if size < per_node]
+    return parts + [per_node * nodes for nodes in range(1, _MOST_NODES + 1)]
+
+
+def _more_gpus(request: PlanRequest, machine: Machine, count: int) -> _Change:
+    return _Change(id="more_gpus", params={"gpus": count}, request=_on(request, machine, count))
 
 
 def _other_card(request: PlanRequest, knowledge: Knowledge, vendor: str) -> Iterator[_Change]:

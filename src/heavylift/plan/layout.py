@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from heavylift.errors import HeavyliftError, Scalar
-from heavylift.facts.schema import LayoutRule
+from heavylift.facts.schema import LayoutRule, RecipeStatus
 from heavylift.plan.subject import Subject
+from heavylift.plan.support import is_layout_of, whole_service_recipes
 from heavylift.records.plan import Layout
 
 
@@ -47,14 +48,16 @@ def candidates(subject: Subject, constraints: Mapping[str, int]) -> Iterator[Lay
             if constraints.get("data", data) != data:
                 continue
             for expert in _expert_sizes(subject, rule, constraints, tensor, data):
-                for dcp in {wanted_dcp or 1, *_published_dcp(subject, tensor, wanted_dcp)}:
-                    yield Layout(
-                        tensor_parallel_size=tensor,
-                        pipeline_parallel_size=pipeline,
-                        data_parallel_size=data,
-                        expert_parallel_size=expert,
-                        decode_context_parallel_size=dcp,
-                    )
+                layout = Layout(
+                    tensor_parallel_size=tensor,
+                    pipeline_parallel_size=pipeline,
+                    data_parallel_size=data,
+                    expert_parallel_size=expert,
+                    decode_context_parallel_size=wanted_dcp or 1,
+                )
+                published = _published_dcp(subject, layout, wanted_dcp)
+                for dcp in dict.fromkeys((wanted_dcp or 1, *published)):
+                    yield replace(layout, decode_context_parallel_size=dcp)
 
 
 def _choices(stated: int | None, world: int) -> tuple[int, ...]:
@@ -66,27 +69,30 @@ def _choices(stated: int | None, world: int) -> tuple[int, ...]:
 def _expert_sizes(
     subject: Subject, rule: LayoutRule, constraints: Mapping[str, int], tensor: int, data: int
 ) -> tuple[int, ...]:
+    """Expert parallel sizes to try: the one stated; off where other sizes are stated, as engines
+    take it; else off and as far as the layout goes.
+    """
     stated = constraints.get("expert")
     if "experts" not in subject.dims:
         return (stated or 1,)
     if stated is not None:
         # 0 stands for "spread them, as far as the layout goes".
         return (tensor * data if stated == 0 else stated,)
-    if rule.expert_parallel == "none":
+    if constraints or rule.expert_parallel == "none":
         return (1,)
     return tuple(dict.fromkeys((1, tensor * data)))
 
 
-def _published_dcp(subject: Subject, tensor: int, wanted: int | None) -> set[int]:
+def _published_dcp(subject: Subject, layout: Layout, wanted: int | None) -> Iterator[int]:
+    """Decode context sizes that somebody ran this layout with, on this card."""
     if wanted is not None:
-        return set()
-    return {
-        recipe.decode_context_parallel_size
-        for recipe in subject.knowledge.book.recipes
-        if recipe.engine == subject.engine.id
-        and subject.gpu.id in recipe.gpu_ids
-        and recipe.tensor_parallel_size == tensor
-    }
+        return
+    for recipe in whole_service_recipes(subject):
+        ran = recipe.status in (RecipeStatus.VERIFIED, RecipeStatus.REPORTED)
+        size = recipe.decode_context_parallel_size
+        with_it = replace(layout, decode_context_parallel_size=size)
+        if ran and subject.gpu.id in recipe.gpu_ids and is_layout_of(recipe, with_it, subject.rack):
+            yield size
 
 
 def refusal(subject: Subject, layout: Layout) -> Refusal | None:

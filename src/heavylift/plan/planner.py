@@ -57,19 +57,21 @@ def _order(subject: Subject, plan: Plan) -> tuple[int, ...]:
     verdict = _VERDICTS.index(plan.verdict)
     if plan.verdict is PlanVerdict.DOES_NOT_FIT:
         return (verdict, published, -plan.per_gpu.headroom_bytes)
-    room = -(plan.capacity.kv_tokens.high or 0)
+    # Decode context parallelism buys room with speed: never chosen for its room alone.
+    room = (layout.decode_context_parallel_size, -(plan.capacity.kv_tokens.high or 0))
     stages = layout.pipeline_parallel_size
     status = _STATUSES.index(plan.support.status)
     if published == UNPUBLISHED:
         crosses = int(layout.tensor_parallel_size > subject.rack.gpus_per_node)
-        return (verdict, status, published, crosses, -layout.tensor_parallel_size, stages, room)
-    return (verdict, status, published, room, stages)
+        return (verdict, status, published, crosses, -layout.tensor_parallel_size, stages, *room)
+    return (verdict, status, published, *room, stages)
 
 
 def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
     """The best layout for a subject, with every other one and why it lost.
 
-    Raises PLAN030 when the engine refuses every layout that the request allows.
+    Raises PLAN030 when the engine refuses every layout that the request allows, PLAN032 when the
+    sizes stated make none.
     """
     refused: list[Rejected] = []
     plans: list[Plan] = []
@@ -111,16 +113,20 @@ def _lost(other: Plan, best: Plan) -> Rejected:
 
 
 def _no_layout(subject: Subject, refused: list[Rejected]) -> HeavyliftError:
-    first = refused[0] if refused else None
+    if not refused:
+        return HeavyliftError(
+            "PLAN032", {"rack": subject.rack.label, "gpus": subject.rack.gpu_count}
+        )
+    first = refused[0]
     return HeavyliftError(
         "PLAN030",
         {
             "model": subject.model.title,
             "engine": subject.engine.title,
             "rack": subject.rack.label,
-            "layout": first.layout.label if first else "",
-            "refusal": first.code if first else "no_layout",
-            **({} if first is None else first.params),
+            "layout": first.layout.label,
+            "refusal": first.code,
+            **first.params,
         },
     )
 

@@ -133,12 +133,28 @@ def _weighed(recipes: list[RecipeFacts]) -> Support:
 
 
 def ran_as_published(subject: Subject, layout: Layout) -> RecipeFacts | None:
-    """The recipe whose source says this layout ran on these cards, or None."""
+    """The recipe whose source says this layout ran on these cards with at least this workload."""
     for recipe in whole_service_recipes(subject):
         if (
             subject.gpu.id in recipe.gpu_ids
             and Status(recipe.status) in (Status.VERIFIED, Status.REPORTED)
             and is_layout_of(recipe, layout, subject.rack)
+            and _covers(recipe, subject)
         ):
             return recipe
     return None
+
+
+def _covers(recipe: RecipeFacts, subject: Subject) -> bool:
+    """True when the plan asks for no more than the recipe states it ran with.
+
+    A longer context, more sequences or a smaller share of the memory is another experiment.
+    """
+    stated = recipe.settings
+    context, seqs = stated.get("max_model_len"), stated.get("max_num_seqs")
+    share = stated.get("gpu_memory_utilization")
+    return (
+        (context is None or subject.context_tokens <= float(context))
+        and (seqs is None or subject.concurrency <= float(seqs))
+        and (share is None or (subject.gpu_memory_utilization or 0.0) >= float(share))
+    )

@@ -301,6 +301,7 @@ class Fix:
     id: str
     params: dict[str, Scalar]
     verdict: PlanVerdict
+    status: Status
     headroom_bytes: int
     command: str
 

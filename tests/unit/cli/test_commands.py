@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from heavylift.cli.main import COMMANDS
+from heavylift.cli.main import COMMANDS, main
 from heavylift.state.paths import state_dir
 
 Run = Callable[..., Any]
@@ -207,3 +209,73 @@ def test_help_lists_the_commands_in_the_order_of_the_story(run: Run) -> None:
 def test_a_nearly_right_command_gets_a_suggestion(run: Run) -> None:
     """`plann` is answered with `plan`."""
     assert "did you mean 'plan'" in run("plann").err
+
+
+def test_a_rack_that_cannot_be_planned_spoils_no_comparison(run: Run) -> None:
+    """llama.cpp refuses two machines; the other rack keeps its row."""
+    ran = run("compare", "kimi-k3", "--engine", "llamacpp", "--on", "8xB300", "--on", "2x8xB300")
+    assert ran.status == 0
+    assert "8xB300 holds it" in ran.out
+    assert "2x8xB300: llama.cpp can run" in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--gpu-memory-utilization", "nan"),
+        ("--engine-version", ""),
+        ("--engine", " "),
+        ("--variant", ""),
+    ],
+)
+def test_values_that_are_nothing_are_usage_errors(run: Run, option: str, value: str) -> None:
+    """Not-a-number and empty names are refused before anything is planned."""
+    assert run(*K3, "8xB300", option, value).status == 2
+
+
+def test_a_mistake_of_ours_is_no_verdict(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unforeseen failure is a sentence and a status of its own; --debug shows the traceback."""
+
+    def broken(*_args: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr("heavylift.cli.plan.make", broken)
+    ran = run(*K3, "8xB300")
+    assert ran.status == 70
+    assert "INT001" in ran.err
+    with pytest.raises(ZeroDivisionError):
+        main(["--debug", *K3, "8xB300"])
+
+
+def test_a_store_that_cannot_be_read_takes_no_plan_away(run: Run) -> None:
+    """A damaged receipt store is remarked on, and the plan is made without it."""
+    path = state_dir() / "deployments.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"not a database" * 100)
+    ran = run(*K3, "8xB300")
+    assert ran.status == 0
+    assert "cannot be read" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "seen"),
+    [
+        ("{} >/dev/full", 4, "No space left"),
+        ("{} >&-", 0, ""),
+        ("{} | head -1", 0, "FITS"),
+        ("PYTHONIOENCODING=ascii {}", 0, "FITS"),
+        ("HOME=/nowhere HEAVYLIFT_HOME= {}", 0, "FITS"),
+    ],
+)
+def test_odd_streams_and_homes_do_not_change_the_verdict(
+    shell: str, status: int, seen: str
+) -> None:
+    """A full disk is said; a closed pipe, a closed stream, another encoding are no failure."""
+    command = f"{sys.executable} -m heavylift plan kimi-k3 --on 8xB300"
+    script = f"set -o pipefail; {shell.format(command)}"
+    ran = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == status, ran.stderr
+    assert seen in ran.stdout + ran.stderr
+    assert "Traceback" not in ran.stderr

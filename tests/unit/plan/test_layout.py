@@ -135,7 +135,7 @@ def test_sizes_that_do_not_multiply_to_the_rack_leave_no_layout(
     """Eight tensor ranks in three stages on 16 GPUs are nothing to try."""
     with pytest.raises(HeavyliftError) as caught:
         make_plan("kimi-k3", "2x8xB200", engine="vllm", tensor=8, pipeline=3)
-    assert (caught.value.code, caught.value.params["refusal"]) == ("PLAN030", "no_layout")
+    assert (caught.value.code, caught.value.params["gpus"]) == ("PLAN032", 16)
 
 
 @pytest.mark.parametrize(
@@ -165,3 +165,31 @@ def test_llama_cpp_leaves_the_token_table_on_the_host(make_plan: Callable[..., P
     table = 163840 * 7168 * 2
     whole = plan.checkpoint_bytes
     assert plan.totals.weights_bytes_total == whole - table
+
+
+def test_experts_stay_split_where_other_sizes_are_stated(make_plan: Callable[..., Plan]) -> None:
+    """With tp and dp stated and EP not, EP is off, as leaving the engine's flag out means."""
+    plan = make_plan("kimi-k3", "2x8xH200", engine="vllm", tensor=8, data=2)
+    assert plan.layout.label == "tp8·dp2"
+
+
+def test_decode_context_parallelism_is_not_chosen_for_room(make_plan: Callable[..., Plan]) -> None:
+    """DCP 8 on MI355X was run and holds more, but plain TP8 is taken unasked."""
+    plan = make_plan("kimi-k3", "8xMI355X", engine="vllm", engine_version="9.9")
+    assert plan.layout.decode_context_parallel_size == 1
+    assert "tp8·dcp8" in {rejected.layout.label for rejected in plan.rejected}
+
+
+def test_more_than_was_published_is_another_experiment(make_plan: Callable[..., Plan]) -> None:
+    """A published run does not vouch for more sequences, context or less memory than it had."""
+    given = {"engine": "vllm", "tensor": 8, "data": 2, "context_tokens": 32768}
+    assert make_plan("kimi-k3", "2x8xH200", concurrency=5, **given).verdict == "unknown"
+    assert make_plan("kimi-k3", "2x8xH200", concurrency=6, **given).verdict == "does_not_fit"
+    less = make_plan("kimi-k3", "2x8xH200", concurrency=5, gpu_memory_utilization=0.9, **given)
+    assert less.verdict == "does_not_fit"
+
+
+def test_a_form_without_a_tower_is_text_only(make_plan: Callable[..., Plan]) -> None:
+    """K3's GGUF files hold no vision tower, whatever the model has."""
+    assert not make_plan("kimi-k3", "8xB300", engine="llamacpp").vision
+    assert not make_plan("kimi-k3", "8xB300", engine="llamacpp", variant="ud-q2-k-xl").vision

@@ -8,9 +8,11 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
+from heavylift.cli.errors import sentence
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.plan import VERDICT_STYLE, status, wrapped
 from heavylift.cli.text import text
+from heavylift.errors import HeavyliftError
 from heavylift.plan.compare import CompareRow, Comparison
 from heavylift.records.plan import Capacity, PlanVerdict, Segment
 from heavylift.units import format_gib
@@ -38,6 +40,9 @@ def lines(comparison: Comparison) -> Iterator[Text | str]:
             f"{glyphs()[_GLYPH[verdict]]} {_aligned(cells, widths)}", style=VERDICT_STYLE[verdict]
         )
     yield ""
+    for failure in comparison.failures:
+        words = sentence(HeavyliftError(failure.code, failure.params))
+        yield from wrapped(f"{glyphs()['fail']} {failure.rack}: {words}", "  ")
     for row in comparison.rows:
         yield from wrapped(f"{glyphs()[_GLYPH[row.plan.verdict]]} {_sentence(row)}", "  ")
     if _is_about_vendors(comparison):

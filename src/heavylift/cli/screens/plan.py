@@ -20,7 +20,7 @@ from heavylift.records.plan import (
     Term,
 )
 from heavylift.records.ranges import Interval
-from heavylift.units import GIB, MIB, format_gib, format_tokens
+from heavylift.units import GIB, MIB, format_gb, format_gib, format_tokens
 
 _BAR_CELLS: Final = 40
 # Where the column of numbers ends, in cells.
@@ -72,7 +72,7 @@ def lines(plan: Plan) -> Iterator[Text | str]:
         yield from _segment(plan, segment)
     yield _left(plan)
     yield ""
-    for paragraph in (_holds, _limits, _remarks, _fixes, _defaults):
+    for paragraph in (_holds, _limits, _host, _remarks, _fixes, _defaults):
         yield from paragraph(plan)
 
 
@@ -250,6 +250,12 @@ def _limits(plan: Plan) -> Iterator[Text]:
             yield from wrapped(f"x {words}", "  ", style="red")
 
 
+def _host(plan: Plan) -> Iterator[Text]:
+    """What the machines must have beside the cards."""
+    key = "plan.host_all" if plan.host.load_bytes_per_node else "plan.host_parts"
+    yield from wrapped(text(key, disk=format_gb(plan.host.disk_bytes)), "")
+
+
 def _remarks(plan: Plan) -> Iterator[Text]:
     for note in plan.notes:
         words = text(f"note.{note.code}", **note.params)
@@ -265,6 +271,7 @@ def _fixes(plan: Plan) -> Iterator[Text]:
             "fix.line",
             text=text(f"fix.{fix.id}", **fix.params),
             verdict=text(f"verdict.{fix.verdict}").lower(),
+            status=text(f"fix.status.{fix.status}"),
             left=format_gib(fix.headroom_bytes, 1),
         )
         yield Text(f"  → {words}")
