@@ -14,7 +14,7 @@ from heavylift.cli.text import text
 from heavylift.errors import Exit
 from heavylift.plan.command import plan_command
 from heavylift.planning import Planning
-from heavylift.records.plan import Plan
+from heavylift.records.plan import Plan, Status
 
 
 @click.command(help=text("help.plan"))
@@ -60,7 +60,8 @@ def make(wish: Wish, rack_text: str, receipt: Path | None = None) -> Plan:
 
 def _next(plan: Plan) -> str:
     if plan.fixes and not plan.verdict.is_positive:
-        return plan.fixes[0].command
+        order = list(Status)
+        return min(plan.fixes, key=lambda fix: order.index(fix.status)).command
     if plan.verdict.is_positive:
         return "heavylift explain weights"
     return plan_command(plan.request, "compare").replace(" --on", " --all --on", 1)

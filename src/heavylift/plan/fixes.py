@@ -43,12 +43,24 @@ def fixes(plan: Plan, knowledge: Knowledge) -> tuple[Fix, ...]:
             found += _tried(change, knowledge, plan)
     found += _fewest_gpus(request, knowledge, plan)
     for vendor in dict.fromkeys(m.gpu.vendor for m in knowledge.machines.values()):
-        for change in _other_card(request, knowledge, vendor):
-            fix = _tried(change, knowledge, plan)
-            found += fix
-            if fix and fix[0].verdict.is_positive:
-                break
+        found += _smallest_cards(request, knowledge, plan, vendor)
     return tuple(found)
+
+
+def _smallest_cards(
+    request: PlanRequest, knowledge: Knowledge, before: Plan, vendor: str
+) -> list[Fix]:
+    """A vendor's smallest card of the same count that holds it and, where that was never run, the
+    smallest that was.
+    """
+    found: list[Fix] = []
+    for change in _other_card(request, knowledge, vendor):
+        fix = _tried(change, knowledge, before)
+        if fix and (not found or fix[0].status in _RAN):
+            found += fix
+        if found and found[-1].status in _RAN:
+            break
+    return found
 
 
 def _tried(change: _Change, knowledge: Knowledge, before: Plan) -> list[Fix]:
@@ -128,7 +140,8 @@ def _fewer_sequences(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
 
 def _fewest_gpus(request: PlanRequest, knowledge: Knowledge, before: Plan) -> list[Fix]:
     """The fewest more of the same card that hold it and, where those were never run, the fewest
-    that were."""
+    that were.
+    """
     machine = knowledge.machines[request.rack.gpu]
     fewest: list[Fix] = []
     for count in _counts(machine):
