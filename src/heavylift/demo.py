@@ -8,6 +8,7 @@ what each showed. Whatever ends it, no engine is left running.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from heavylift.records.finding import Finding, Severity
 from heavylift.records.plan import Plan, PlanRequest
 from heavylift.records.receipt import Receipt
 from heavylift.state.deployments import deployments_path, open_deployments
-from heavylift.state.paths import cache_dir, state_dir
+from heavylift.state.paths import state_dir
 from heavylift.telemetry import llamacpp
 from heavylift.units import MIB
 from heavylift.wire.client import Endpoint, Limits, Outcome, ask, list_models
@@ -85,6 +86,8 @@ class _Run:
     def __init__(self, on_step: OnStep, on_phase: Callable[[str], None]) -> None:
         self._on_step = on_step
         self._on_phase = on_phase
+        # A folder of its own: two demonstrations at a time must not share a log.
+        self.folder = state_dir() / "demo" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
         self.planning = Planning()
         self.key = secrets.token_urlsafe(24)
         self.done: list[DemoStep] = []
@@ -103,7 +106,7 @@ class _Run:
     @contextmanager
     def serving(self, identifier: str, settings: EmbeddedSettings, plan: Plan) -> Iterator[Served]:
         """The engine, from the recipe's first byte to its last: written down, started, stopped."""
-        folder = state_dir() / "demo" / settings.model
+        folder = self.folder / settings.model
         with self.step(identifier) as shown:
             spec = launch(settings, plan_digest=digest(plan))
             folder.mkdir(parents=True, exist_ok=True)
@@ -125,6 +128,15 @@ class _Run:
 def run(on_step: OnStep, on_phase: Callable[[str], None]) -> Demo:
     """Run all steps. Raises what planning, installing and launching raise."""
     this = _Run(on_step, on_phase)
+    try:
+        return _run(this)
+    finally:
+        # Models are made again in a moment; plans, launches and logs are what is worth keeping.
+        for leftover in this.folder.rglob("*.gguf*"):
+            leftover.unlink(missing_ok=True)
+
+
+def _run(this: _Run) -> Demo:
     planning = this.planning
     with this.step("plan_big") as shown:
         big = _plan(planning, BIG_MODEL, BIG_RACK)
@@ -289,7 +301,7 @@ def _tiny(this: _Run) -> tuple[TermComparison, ...]:
     planning = this.planning
     facts = tiny_k3.tiny_model(planning.catalog.model(tiny_k3.MODEL_ID))
     with this.step("tiny_write") as shown:
-        path = cache_dir() / f"{facts.id}.gguf"
+        path = this.folder / f"{facts.id}.gguf"
         path.parent.mkdir(parents=True, exist_ok=True)
         tiny_k3.write_tiny_k3(path, tokenizer_from=engine_env.smollm2_path())
         shown["mb"] = round(path.stat().st_size / 10**6)
@@ -315,12 +327,12 @@ def _forecast(this: _Run) -> tuple[Finding, ...]:
             concurrency=1,
         )
         plan = planning.plan(request, planning.knowledge(BIG_MODEL), with_fixes=False)
-        path = cache_dir() / "kimi-k3-header.gguf"
+        path = this.folder / "kimi-k3-header.gguf"
         tiny_k3.write_k3_header(path)
         settings = EmbeddedSettings(
             model_path=str(path), model=BIG_MODEL, slot_tokens=FORECAST_TOKENS
         )
-        projected = forecast(settings, log=state_dir() / "demo" / "forecast.log")
+        projected = forecast(settings, log=this.folder / "forecast.log")
         ours = plan.totals
         theirs = projected.memory
         shown |= {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -17,6 +18,9 @@ def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
     """Run `command` and leave the process. A traceback is shown only with `--debug`."""
     arguments = sys.argv[1:] if args is None else args
     prepare_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Ended from outside, a command cleans up as it does after Ctrl-C.
+        signal.signal(number, signal.default_int_handler)
     try:
         sys.exit(_status(command, arguments))
     except BrokenPipeError:

@@ -255,7 +255,9 @@ def _pip_install(building: Path, wheels: Path | None) -> None:
         )
     code = "ENV028" if _ABSENT_SIGN in result.stderr else "ENV026"
     raise HeavyliftError(
-        code, {"packages": ", ".join(_requirements()), "reason": _last_line(result)}
+        code,
+        {"packages": ", ".join(_requirements()), "reason": _last_line(result)},
+        hint_command=None if wheels is not None else f"{_INSTALL} --from WHEEL_DIR",
     )
 
 

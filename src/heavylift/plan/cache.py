@@ -157,6 +157,12 @@ class UnifiedPages:
         raised = align * _ceil(state_bytes, align * token_bytes) if states else 0
         self.page_tokens: int | None = max(rule.block_tokens, raised)
         self.page_bytes: int | None = self._page_tokens * token_bytes
+        self._page_formula = (
+            f"page = {align} × ceil({state_bytes:,} B of state / ({align} × {token_bytes:,} B))"
+            f" = {self._page_tokens:,} tokens = {self.page_bytes:,} B"
+            if raised > rule.block_tokens
+            else f"page = {self._page_tokens:,} tokens × {token_bytes:,} B"
+        )
         self._attention_layers = tokens[0].layers
         self._state_layers = states[0].layers if states else ()
         kinds = [len(self._attention_layers), len(self._state_layers)]
@@ -209,7 +215,7 @@ class UnifiedPages:
                 bytes=blocks * self._block_bytes(stage),
                 formula=f"{blocks:,} pages of {self._page_tokens:,} tokens × {pages} layers"
                 f" × {self._page_bytes:,} B",
-                rule="1/dcp" if self._dcp > 1 else "",
+                rule=self._page_formula + (", tokens split 1/dcp" if self._dcp > 1 else ""),
                 source=self._rule.source,
             ),
         )
@@ -225,7 +231,7 @@ class UnifiedPages:
                 id="state_pages",
                 bytes=blocks * self._block_bytes(stage),
                 formula=f"{blocks:,} pages × {pages} layers × {self._page_bytes:,} B",
-                rule=f"{self._state_groups} groups",
+                rule=f"{self._state_groups} groups of layers; {self._page_formula}",
                 source=self._rule.source,
             ),
         )

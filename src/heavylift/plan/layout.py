@@ -193,5 +193,5 @@ def _pipeline(subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal | 
 def _dcp(_subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal | None:
     tensor, dcp = layout.tensor_parallel_size, layout.decode_context_parallel_size
     if tensor % dcp:
-        return Refusal(code="decode_context", params={"tensor": tensor, "dcp": dcp})
+        return Refusal(code="decode_context_ranks", params={"tensor": tensor, "dcp": dcp})
     return None

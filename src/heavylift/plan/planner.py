@@ -45,26 +45,41 @@ class Knowledge:
     machines: Mapping[str, Machine]
 
 
-def _order(subject: Subject, plan: Plan) -> tuple[int, ...]:
-    """How layouts are ordered: verdict; who ran it; whether it was published for this card or any.
+_Criteria = tuple[tuple[str, int], ...]
 
-    Published ones then go by room for KV. Those nobody published go by what is usually right:
-    tensor parallelism as wide as a machine, few pipeline stages, then room. Where nothing fits, the
-    published come first, then the one that misses by least.
+
+def _order(subject: Subject, plan: Plan) -> _Criteria:
+    """What orders layouts, the deciding first: each with its name, less is better.
+
+    Verdict; who ran it; whether it was published for this card or one built alike. Published ones
+    then go by room for KV. Those nobody published go by what is usually right: tensor parallelism
+    as wide as a machine, few pipeline stages, then room. Decode context parallelism buys room with
+    speed and is never chosen for its room alone. Where nothing fits, the published come first,
+    then the one that misses by least.
     """
     layout = plan.layout
     published = publication_rank(subject, layout)
-    verdict = _VERDICTS.index(plan.verdict)
+    verdict = ("verdict", _VERDICTS.index(plan.verdict))
     if plan.verdict is PlanVerdict.DOES_NOT_FIT:
-        return (verdict, published, -plan.per_gpu.headroom_bytes)
-    # Decode context parallelism buys room with speed: never chosen for its room alone.
-    room = (layout.decode_context_parallel_size, -(plan.capacity.kv_tokens.high or 0))
-    stages = layout.pipeline_parallel_size
-    status = _STATUSES.index(plan.support.status)
-    if published == UNPUBLISHED:
-        crosses = int(layout.tensor_parallel_size > subject.rack.gpus_per_node)
-        return (verdict, status, published, crosses, -layout.tensor_parallel_size, stages, *room)
-    return (verdict, status, published, *room, stages)
+        missing = ("misses_by_more", -plan.per_gpu.headroom_bytes)
+        return (verdict, ("unpublished", published), missing)
+    status = ("status", _STATUSES.index(plan.support.status))
+    context = ("decode_context", layout.decode_context_parallel_size)
+    room = ("less_room", -(plan.capacity.kv_tokens.high or 0))
+    stages = ("more_stages", layout.pipeline_parallel_size)
+    if published < UNPUBLISHED:
+        return (verdict, status, ("unpublished", published), context, room, stages)
+    crosses = int(layout.tensor_parallel_size > subject.rack.gpus_per_node)
+    return (
+        verdict,
+        status,
+        ("unpublished", published),
+        ("crosses_machines", crosses),
+        ("narrower", -layout.tensor_parallel_size),
+        stages,
+        context,
+        room,
+    )
 
 
 def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
@@ -83,9 +98,9 @@ def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
             plans.append(plan_layout(subject, request, layout))
     if not plans:
         raise _no_layout(subject, refused)
-    plans.sort(key=lambda plan: _order(subject, plan))
+    plans.sort(key=lambda plan: [value for _, value in _order(subject, plan)])
     best, others = plans[0], plans[1:]
-    lost = [_lost(other, best) for other in others]
+    lost = [_lost(subject, other, best) for other in others]
     return replace(best, rejected=tuple(lost + refused))
 
 
@@ -93,13 +108,14 @@ def _refused(layout: Layout, no: Refusal) -> Rejected:
     return Rejected(layout=layout, code=no.code, params=no.params)
 
 
-def _lost(other: Plan, best: Plan) -> Rejected:
-    if other.verdict is not best.verdict:
-        code = f"verdict_{other.verdict}"
-    elif other.support.status is not best.support.status:
-        code = f"status_{other.support.status}"
-    else:
-        code = "less_room"
+def _lost(subject: Subject, other: Plan, best: Plan) -> Rejected:
+    """The first thing in which a layout came second."""
+    pairs = zip(_order(subject, other), _order(subject, best), strict=False)
+    deciding = next((mine[0] for mine, theirs in pairs if mine != theirs), "less_room")
+    code = {
+        "verdict": f"verdict_{other.verdict}",
+        "status": f"status_{other.support.status}",
+    }.get(deciding, deciding)
     return Rejected(
         layout=other.layout,
         code=code,
@@ -107,6 +123,9 @@ def _lost(other: Plan, best: Plan) -> Rejected:
             "kv_tokens": other.capacity.kv_tokens.high,
             "best_kv_tokens": best.capacity.kv_tokens.high,
             "headroom_bytes": other.per_gpu.headroom_bytes,
+            "best": best.layout.label,
+            "stages": other.layout.pipeline_parallel_size,
+            "tensor": other.layout.tensor_parallel_size,
             "verdict": other.verdict.value,
         },
     )

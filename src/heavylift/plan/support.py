@@ -82,13 +82,21 @@ def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
 
 
 def publication_rank(subject: Subject, layout: Layout) -> int:
-    """0 = this layout was published for this card, 1 = for another one, 2 = for none."""
+    """0 = this layout was published for this card, 1 = for another with as many to a machine, 2 =
+    for none. What suits trays of four says nothing of machines of eight.
+    """
     ranks = [
         0 if subject.gpu.id in recipe.gpu_ids else 1
         for recipe in whole_service_recipes(subject)
         if is_layout_of(recipe, layout, None)
+        and (subject.gpu.id in recipe.gpu_ids or _per_machine(recipe) == subject.rack.gpus_per_node)
     ]
     return min(ranks, default=UNPUBLISHED)
+
+
+def _per_machine(recipe: RecipeFacts) -> int | None:
+    """GPUs to a machine in a recipe; None where it does not say."""
+    return None if not recipe.gpus or not recipe.nodes else recipe.gpus // recipe.nodes
 
 
 def is_layout_of(recipe: RecipeFacts, layout: Layout, rack: Rack | None) -> bool:

@@ -57,7 +57,16 @@ def _term(rule: MemoryRule, names: dict[str, int]) -> Term:
         segment=segment,
         kind=Kind.UNKNOWN if high is None else _KINDS[rule.kind],
         bytes=Interval(low=low, high=high),
-        formula="" if rule.high is None else str(rule.high),
+        formula=_formula(rule.high, names),
         source=rule.source,
         note=rule.note,
     )
+
+
+def _formula(expression: str | int | None, names: dict[str, int]) -> str:
+    """The expression with the numbers it was worked out from."""
+    if expression is None:
+        return ""
+    used = sorted(expressions.names(expression))
+    numbers = ", ".join(f"{name} = {names[name]:,}" for name in used if name in names)
+    return f"{expression} ({numbers})" if numbers else str(expression)

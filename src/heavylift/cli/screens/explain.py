@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.cells import cell_len
+from rich.text import Text
 
 from heavylift.cli.explain import Explanation
-from heavylift.cli.screens.plan import interval, status
+from heavylift.cli.screens.plan import interval, status, wrapped
 from heavylift.cli.text import text
 from heavylift.records.plan import Part, Rejected, Segment, Term
 from heavylift.units import format_bytes, format_gib
 
 
-def lines(explanation: Explanation) -> Iterator[str]:
-    """The screen, line by line."""
+def lines(explanation: Explanation) -> Iterator[Text]:
+    """The screen, line by line, within 80 columns."""
+    for line in _lines(explanation):
+        yield from wrapped(line, "    ")
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
     plan = explanation.plan
     engine = f"{plan.engine_title} {plan.engine_version}"
     yield f"{plan.title} · {plan.rack.label} · {engine} · {plan.layout.label}"
@@ -56,7 +62,9 @@ def _term(term: Term) -> Iterator[str]:
         yield from _weights(term.parts)
     else:
         for part in term.parts:
-            yield f"  {part.id}: {part.formula} = {format_bytes(part.bytes)} {part.rule}".rstrip()
+            yield f"  {part.id}: {part.formula} = {format_bytes(part.bytes)}"
+            if part.rule:
+                yield f"    {part.rule}"
     yield ""
 
 

@@ -278,14 +278,23 @@ def _fixes(plan: Plan) -> Iterator[Text]:
 
 
 def wrapped(words: str, indent: str, *, style: str = "") -> Iterator[Text]:
-    """Words on lines of at most 80 cells, the second and later ones indented."""
-    line = ""
-    for word in words.split(" "):
-        if line and cell_len(line) + 1 + cell_len(word) > WIDTH:
+    """Words on lines of at most 80 cells, the second and later ones indented.
+
+    Spaces inside the words are kept; a word that is wider than a line is cut, never run over.
+    """
+    lead = " " * (len(words) - len(words.lstrip(" ")))
+    line = lead
+    for word in words.strip(" ").split(" "):
+        longer = f"{line} {word}" if line != lead else f"{line}{word}"
+        if cell_len(longer) <= WIDTH:
+            line = longer
+            continue
+        if line.strip():
             yield Text(line, style=style)
-            line = f"{indent}{word}"
-        else:
-            line = f"{line} {word}" if line else word
+        line = f"{indent}{word}"
+        while cell_len(line) > WIDTH:
+            yield Text(line[:WIDTH], style=style)
+            line = f"{indent}{line[WIDTH:]}"
     yield Text(line, style=style)
 
 
