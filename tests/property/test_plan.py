@@ -15,9 +15,12 @@ PLANNING = Planning()
 K3 = PLANNING.knowledge("kimi-k3")
 RACKS = ("8xMI355X", "8xB300", "2x8xH200", "2x8xB200", "8xMI300X", "4x4xGB200", "8xMI325X")
 ENGINES = ("vllm", "sglang", "atom", "llamacpp")
-# llama.cpp splits layers within one machine only.
+# llama.cpp splits layers within one machine only; ATOM runs K3 on eight GPUs of one.
 PLACES = [
-    (on, engine) for on in RACKS for engine in ENGINES if engine != "llamacpp" or on.count("x") == 1
+    (on, engine)
+    for on in RACKS
+    for engine in ENGINES
+    if engine not in ("llamacpp", "atom") or on.count("x") == 1
 ]
 QUICK = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -338,13 +338,16 @@ class MoeBackendRule(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardOverrideRule(Rule):
-    """A role the engine treats otherwise than the family says. `when`: `always`, or
-    `expert_and_data` (expert parallelism with data parallelism: sequence-parallel experts).
+    """A role the engine treats otherwise than the family says.
+
+    `when`: `always`, or `sequence_parallel`: one pipeline stage, experts spread over more than one
+    tensor rank, and data parallelism or one of `backends`.
     """
 
     role: str
     shard: str
     when: str
+    backends: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -398,12 +401,16 @@ class PipelineRule(Rule):
     `remainder`: who takes the layers that do not divide: `before_last` (stages from the last but
     one backwards), `last`, or `proportional` (layer i of n goes where i/(n+1) of the GPUs have been
     passed). `everywhere` lists roles that every stage holds, `on_host` those kept in host memory;
-    the others that have no layer sit on the first stage (embed) or the last.
+    the others that have no layer sit on the first stage (embed) or the last. `seen_everywhere` are
+    roles that the sources place once and logs (`seen_source`) show on every stage: they are
+    counted, as a term of their own.
     """
 
     remainder: str
     everywhere: tuple[str, ...] = ()
     on_host: tuple[str, ...] = ()
+    seen_everywhere: tuple[str, ...] = ()
+    seen_source: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

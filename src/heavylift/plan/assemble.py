@@ -58,6 +58,7 @@ def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:
         terms=account.worst.terms,
         budgets=account.budgets,
         stages=stage_rows(account),
+        worst_stage=account.worst.stage.index,
         capacity=capacity(subject, layout, account),
         kv_bytes_per_token=sum(
             part.layer_bytes * len(part.layers) for part in token_parts(subject, layout)

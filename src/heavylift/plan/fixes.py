@@ -40,7 +40,10 @@ def fixes(plan: Plan, knowledge: Knowledge) -> tuple[Fix, ...]:
     found = []
     for kind in (_spread_experts, _narrow_kv, _text_only, _less_context, _fewer_sequences):
         for change in kind(plan, request):
-            found += _tried(change, knowledge, plan)
+            fix = _tried(change, knowledge, plan)
+            found += fix
+            if fix:
+                break
     found += _fewest_gpus(request, knowledge, plan)
     for vendor in dict.fromkeys(m.gpu.vendor for m in knowledge.machines.values()):
         found += _smallest_cards(request, knowledge, plan, vendor)
@@ -115,7 +118,8 @@ def _text_only(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
 
 def _less_context(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
     most = plan.capacity.max_context_tokens
-    for tokens in dict.fromkeys((most.low, most.high or 0)):
+    # The hopeful end first: the most that may hold; then what holds for certain.
+    for tokens in dict.fromkeys((most.high or 0, most.low)):
         step = tokens // _CONTEXT_STEP * _CONTEXT_STEP
         if 0 < step < plan.context_tokens:
             yield _Change(
@@ -123,19 +127,17 @@ def _less_context(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
                 params={"context": step},
                 request=replace(request, context_tokens=step),
             )
-            return
 
 
 def _fewer_sequences(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
     most = plan.capacity.max_sequences
-    for count in dict.fromkeys((most.low, most.high or 0)):
+    for count in dict.fromkeys((most.high or 0, most.low)):
         if 0 < count < plan.concurrency:
             yield _Change(
                 id="fewer_sequences",
                 params={"sequences": count},
                 request=replace(request, concurrency=count),
             )
-            return
 
 
 def _fewest_gpus(request: PlanRequest, knowledge: Knowledge, before: Plan) -> list[Fix]:

@@ -12,7 +12,7 @@ from heavylift.plan.cache import CacheModel, cache_model
 from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
-from heavylift.plan.weights import stage_parts
+from heavylift.plan.weights import seen_parts, stage_parts
 from heavylift.plan.workspace import memory_terms
 from heavylift.records.plan import (
     Budget,
@@ -77,8 +77,13 @@ class Memory:
 
     @property
     def worst(self) -> Account:
-        """The fullest stage: the one that decides."""
-        return max(self.accounts, key=lambda account: account.known_bytes)
+        """The stage a plan shows: the one most over a budget; where none is, the heaviest."""
+
+        def over(account: Account) -> int:
+            rooms = (b.bytes - account.only(b.inside).known_bytes for b in self.budgets)
+            return max(0, -min(rooms))
+
+        return max(self.accounts, key=lambda a: (over(a), a.of(Segment.WEIGHTS).low))
 
 
 def total(intervals: Iterable[Interval]) -> Interval:
@@ -92,11 +97,10 @@ def total(intervals: Iterable[Interval]) -> Interval:
 def memory(subject: Subject, layout: Layout) -> Memory:
     """Account for every rank of a layout: one account per pipeline stage."""
     cache = cache_model(subject, layout)
-    common = memory_terms(subject, layout)
     accounts = tuple(
         Account(
             stage=stage,
-            terms=_measured(subject, (*_terms(subject, layout, stage, cache), *common)),
+            terms=_measured(subject, _terms(subject, layout, stage, cache)),
         )
         for stage in stages(subject, layout)
     )
@@ -133,6 +137,20 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
             parts=kv,
         ),
     ]
+    seen = seen_parts(subject, layout, stage)
+    if seen:
+        found.insert(
+            1,
+            Term(
+                id=f"{Segment.WEIGHTS}.tables_seen",
+                segment=Segment.WEIGHTS,
+                kind=Kind.REPORTED,
+                bytes=Interval.exactly(_sum(seen)),
+                formula=" + ".join(part.id for part in seen),
+                source=seen[0].source,
+                parts=seen,
+            ),
+        )
     for low, high in zip(state_low, state_high, strict=True):
         found.append(
             Term(
@@ -145,7 +163,7 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
                 parts=(low,),
             )
         )
-    return tuple(found)
+    return (*found, *memory_terms(subject, layout, stage))
 
 
 def _sum(parts: Sequence[Part]) -> int:

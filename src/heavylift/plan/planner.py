@@ -26,6 +26,8 @@ from heavylift.records.receipt import Receipt
 
 _VERDICTS = tuple(PlanVerdict)
 _STATUSES = tuple(Status)
+# Fits and tight are both yes.
+_ANSWERS = {verdict: max(1, index) for index, verdict in enumerate(_VERDICTS)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,29 +53,29 @@ _Criteria = tuple[tuple[str, int], ...]
 def _order(subject: Subject, plan: Plan) -> _Criteria:
     """What orders layouts, the deciding first: each with its name, less is better.
 
-    Verdict; who ran it; whether it was published for this card or one built alike. Published ones
-    then go by room for KV. Those nobody published go by what is usually right: tensor parallelism
-    as wide as a machine, few pipeline stages, then room. Decode context parallelism buys room with
-    speed and is never chosen for its room alone. Where nothing fits, the published come first,
-    then the one that misses by least.
+    Whether it holds at all; who ran it; whether it was published for this card or one built alike;
+    the verdict. A layout that was run and is tight comes before one that fits and was never tried.
+    Published ones then go by room for KV. Those nobody published go by what is usually right:
+    tensor parallelism as wide as a machine, few pipeline stages, then room. Decode context
+    parallelism buys room with speed and is never chosen for its room alone. Where nothing fits,
+    the published come first, then the one that misses by least.
     """
     layout = plan.layout
-    published = publication_rank(subject, layout)
-    verdict = ("verdict", _VERDICTS.index(plan.verdict))
+    published = ("unpublished", publication_rank(subject, layout))
+    answer = ("answer", _ANSWERS[plan.verdict])
     if plan.verdict is PlanVerdict.DOES_NOT_FIT:
-        missing = ("misses_by_more", -plan.per_gpu.headroom_bytes)
-        return (verdict, ("unpublished", published), missing)
+        return (answer, published, ("misses_by_more", -plan.per_gpu.headroom_bytes))
     status = ("status", _STATUSES.index(plan.support.status))
+    verdict = ("verdict", _VERDICTS.index(plan.verdict))
     context = ("decode_context", layout.decode_context_parallel_size)
     room = ("less_room", -(plan.capacity.kv_tokens.high or 0))
     stages = ("more_stages", layout.pipeline_parallel_size)
-    if published < UNPUBLISHED:
-        return (verdict, status, ("unpublished", published), context, room, stages)
+    first = (answer, status, published, verdict)
+    if published[1] < UNPUBLISHED:
+        return (*first, context, room, stages)
     crosses = int(layout.tensor_parallel_size > subject.rack.gpus_per_node)
     return (
-        verdict,
-        status,
-        ("unpublished", published),
+        *first,
         ("crosses_machines", crosses),
         ("narrower", -layout.tensor_parallel_size),
         stages,
@@ -113,6 +115,7 @@ def _lost(subject: Subject, other: Plan, best: Plan) -> Rejected:
     pairs = zip(_order(subject, other), _order(subject, best), strict=False)
     deciding = next((mine[0] for mine, theirs in pairs if mine != theirs), "less_room")
     code = {
+        "answer": f"verdict_{other.verdict}",
         "verdict": f"verdict_{other.verdict}",
         "status": f"status_{other.support.status}",
     }.get(deciding, deciding)
@@ -136,7 +139,8 @@ def _no_layout(subject: Subject, refused: list[Rejected]) -> HeavyliftError:
         return HeavyliftError(
             "PLAN032", {"rack": subject.rack.label, "gpus": subject.rack.gpu_count}
         )
-    first = refused[0]
+    # Sizes an engine takes say more than what it does not offer.
+    first = next((entry for entry in refused if entry.code == "tensor_size"), refused[0])
     return HeavyliftError(
         "PLAN030",
         {
@@ -195,10 +199,11 @@ def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
     return replace(measured, rejected=plan.rejected)
 
 
-def _engine_order(plan: Plan) -> tuple[int, int]:
+def _engine_order(plan: Plan) -> tuple[int, int, int]:
+    verdict = _VERDICTS.index(plan.verdict)
     if plan.verdict is PlanVerdict.DOES_NOT_FIT:
-        return (_VERDICTS.index(plan.verdict), 0)
-    return (_VERDICTS.index(plan.verdict), _STATUSES.index(plan.support.status))
+        return (verdict, 0, 0)
+    return (_ANSWERS[plan.verdict], _STATUSES.index(plan.support.status), verdict)
 
 
 def _engines(request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts) -> list[EngineFacts]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heavylift.checkpoint.inventory import TensorGroup
-from heavylift.facts.schema import ExpertPaddingRule
+from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
@@ -78,12 +78,7 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
     if inventory is None:
         return (_published_size(subject, layout, stage),)
     experts = expert_split(subject, layout)
-    overrides = {
-        rule.role: rule.shard
-        for rule in subject.scope.all(subject.engine.shard_overrides)
-        if rule.when == "always"
-        or (layout.expert_parallel_size > 1 and layout.data_parallel_size > 1)
-    }
+    overrides = _overrides(subject, layout)
     parts = []
     for group in inventory.groups:
         copies = _copies(subject, group, stage)
@@ -102,6 +97,57 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
                 rule=rule,
                 tensors=tensors,
                 source=inventory.source,
+            )
+        )
+    return tuple(parts)
+
+
+def is_sequence_parallel(subject: Subject, layout: Layout) -> bool:
+    """True when the engine spreads tokens over tensor ranks around the experts, so that what other
+    layouts split is held whole.
+    """
+    return any(
+        rule.when == "sequence_parallel" and _in_sequence(rule, subject, layout)
+        for rule in subject.scope.all(subject.engine.shard_overrides)
+    )
+
+
+def _in_sequence(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> bool:
+    return (
+        layout.expert_parallel_size > 1
+        and layout.tensor_parallel_size > 1
+        and layout.pipeline_parallel_size == 1
+        and (layout.data_parallel_size > 1 or subject.moe_backend in rule.backends)
+    )
+
+
+def _overrides(subject: Subject, layout: Layout) -> dict[str, str]:
+    """Shard rules by role where the engine has its own."""
+    return {
+        rule.role: rule.shard
+        for rule in subject.scope.all(subject.engine.shard_overrides)
+        if rule.when == "always" or _in_sequence(rule, subject, layout)
+    }
+
+
+def seen_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, ...]:
+    """Tables that the sources keep off this stage and logs show on it."""
+    rule = subject.scope.first(subject.engine.pipelines)
+    if subject.inventory is None or rule is None or rule.seen_source is None:
+        return ()
+    parts = []
+    for group in subject.inventory.groups:
+        if group.role not in rule.seen_everywhere or stage.holds(group.role):
+            continue
+        each, split = _on_rank(subject, group, group.shard, layout, None)
+        parts.append(
+            Part(
+                id=group.name,
+                bytes=each,
+                formula=f"1 × {each:,} B",
+                rule=split,
+                tensors=group.per_layer,
+                source=rule.seen_source,
             )
         )
     return tuple(parts)

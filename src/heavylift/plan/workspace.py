@@ -5,7 +5,9 @@ from __future__ import annotations
 from heavylift.facts import expressions
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import FactKind, MemoryRule
+from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
+from heavylift.plan.weights import expert_split, is_sequence_parallel
 from heavylift.records.plan import Kind, Layout, Segment, Term
 from heavylift.records.ranges import Interval
 
@@ -18,27 +20,13 @@ _KINDS = {
 }
 
 
-def memory_terms(subject: Subject, layout: Layout) -> tuple[Term, ...]:
+def memory_terms(subject: Subject, layout: Layout, stage: Stage) -> tuple[Term, ...]:
     """A term per memory rule that holds; of rules with one id, the first.
 
-    Rules are expressions over the model's dimensions and the workload; one that needs a setting
-    nobody stated is `unknown`, with no upper bound.
+    Rules are expressions over the model's dimensions, the workload, the layout and the stage (see
+    `_names`); one that needs a setting nobody stated is `unknown`, with no upper bound.
     """
-    names = dict(subject.dims)
-    names.update(
-        tensor_parallel_size=layout.tensor_parallel_size,
-        pipeline_parallel_size=layout.pipeline_parallel_size,
-        data_parallel_size=layout.data_parallel_size,
-        decode_context_parallel_size=layout.decode_context_parallel_size,
-        ranks=layout.world_size,
-        concurrency=subject.concurrency,
-        context_tokens=subject.context_tokens,
-        visible_bytes=subject.gpu.memory_visible.value,
-    )
-    if subject.max_num_batched_tokens is not None:
-        names["max_num_batched_tokens"] = subject.max_num_batched_tokens
-    if subject.max_num_seqs is not None:
-        names["max_num_seqs"] = subject.max_num_seqs
+    names = _names(subject, layout, stage)
     taken: dict[str, Term] = {}
     for rule in subject.scope.all(subject.engine.memory):
         if rule.id not in taken:
@@ -70,3 +58,34 @@ def _formula(expression: str | int | None, names: dict[str, int]) -> str:
     used = sorted(expressions.names(expression))
     numbers = ", ".join(f"{name} = {names[name]:,}" for name in used if name in names)
     return f"{expression} ({numbers})" if numbers else str(expression)
+
+
+def _names(subject: Subject, layout: Layout, stage: Stage) -> dict[str, int]:
+    """What the expressions of memory rules may use."""
+    names = dict(subject.dims)
+    for name, layers in subject.model.layers.items():
+        names[f"stage_{name}_layers"] = stage.layers_in(layers.value)
+    sequence_parallel = is_sequence_parallel(subject, layout)
+    names.update(
+        tensor_parallel_size=layout.tensor_parallel_size,
+        pipeline_parallel_size=layout.pipeline_parallel_size,
+        data_parallel_size=layout.data_parallel_size,
+        decode_context_parallel_size=layout.decode_context_parallel_size,
+        sequence_parallel_size=layout.tensor_parallel_size if sequence_parallel else 1,
+        ranks=layout.world_size,
+        concurrency=subject.concurrency,
+        context_tokens=subject.context_tokens,
+        visible_bytes=subject.gpu.memory_visible.value,
+        vision=int(subject.vision),
+        start_layer=stage.first_layer,
+        end_layer=stage.last_layer + 1,
+        receives=int(stage.index > 0),
+    )
+    experts = expert_split(subject, layout)
+    if experts is not None:
+        names.update(rank_experts=experts.experts, rank_expert_width=experts.width)
+    if subject.max_num_batched_tokens is not None:
+        names["max_num_batched_tokens"] = subject.max_num_batched_tokens
+    if subject.max_num_seqs is not None:
+        names["max_num_seqs"] = subject.max_num_seqs
+    return names

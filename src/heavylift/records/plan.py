@@ -374,6 +374,7 @@ class Plan:
     terms: tuple[Term, ...]
     budgets: tuple[Budget, ...]
     stages: tuple[StageMemory, ...]
+    worst_stage: int
     capacity: PlanCapacity
     kv_bytes_per_token: int
     state_bytes_per_sequence: int

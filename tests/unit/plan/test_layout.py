@@ -68,7 +68,7 @@ def subject_of(planning: Planning, knowledge_of: Callable[[str], Knowledge]) -> 
         (
             ("kimi-k3", "8xB300", "vllm"),
             {"tensor_parallel_size": 8, "decode_context_parallel_size": 3},
-            "decode_context",
+            "decode_context_ranks",
         ),
         (("llama-3.1-8b", "16x4xGB300", "vllm"), {"pipeline_parallel_size": 64}, "pipeline"),
         (

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from heavylift.cli.explain import Explanation
+from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import interval, status, wrapped
 from heavylift.cli.text import text
 from heavylift.records.plan import Part, Rejected, Segment, Term
@@ -72,13 +73,19 @@ def _weights(parts: tuple[Part, ...]) -> Iterator[str]:
     """A line per tensor group, the heaviest first, with how it meets the ranks."""
     for part in sorted(parts, key=lambda part: -part.bytes):
         number = format_gib(part.bytes, 4)
-        space = " " * max(1, 12 - cell_len(number))
-        yield f"  {space}{number}  {part.rule:<22} {part.id}"
+        space = " " * max(1, 11 - cell_len(number))
+        left = f"{space}{number}  {part.rule:<20} "
+        yield f"{left}{_tail(part.id, WIDTH - cell_len(left))}"
     total = sum(part.bytes for part in parts)
     tensors = sum(part.tensors for part in parts)
     yield f"  {format_gib(total, 4):>13}  {text('explain.total')}, {tensors:,} " + text(
         "explain.tensors"
     )
+
+
+def _tail(name: str, cells: int) -> str:
+    """The end of a name that is too long: what tells tensors apart stands there."""
+    return name if len(name) <= cells else f"…{name[1 - cells :]}"
 
 
 def _budget(explanation: Explanation) -> Iterator[str]:

@@ -113,10 +113,7 @@ def interval(value: Interval, unit: int = GIB, digits: int = 2) -> str:
 def _heading(plan: Plan) -> str:
     if len(plan.stages) == 1:
         return text("plan.per_gpu")
-    worst = max(
-        plan.stages,
-        key=lambda s: s.weights_bytes + s.kv_cache_bytes + s.recurrent_state_bytes,
-    )
+    worst = plan.stages[plan.worst_stage]
     return text(
         "plan.per_gpu_stage",
         stages=len(plan.stages),
@@ -155,6 +152,8 @@ def _segment(plan: Plan, segment: Segment) -> Iterator[str]:
         yield _term_row(segment, segment, detail, number, terms[0].kind)
         return
     for term in terms:
+        if len(terms) > 1 and term.bytes.high == 0:
+            continue  # a buffer that this stage or layout does not have
         name = segment if len(terms) == 1 else term.id.removeprefix(f"{segment}.")
         number = interval(term.bytes, _unit(plan))
         yield _term_row(segment, name, _detail(plan, term), number, term.kind)
