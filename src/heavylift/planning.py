@@ -78,9 +78,15 @@ class Planning:
         Raises FACT010 for an unknown name, and for a folder what `read_folder` raises.
         """
         folder = Path(model)
-        if folder.is_dir() or (os.sep in model and folder.exists()):
+        # A name is a name even where a folder happens to be called so; a path says that it is one.
+        if os.sep in model or model in (os.curdir, os.pardir):
             return self._knowledge_of_folder(folder)
-        return self.knowledge_of(self.catalog.model(model))
+        try:
+            return self.knowledge_of(self.catalog.model(model))
+        except HeavyliftError:
+            if not folder.is_dir():
+                raise
+            return self._knowledge_of_folder(folder)
 
     def _knowledge_of_folder(self, folder: Path) -> Knowledge:
         """A local checkpoint: what the tensors are from its headers, what they mean by family.
@@ -285,21 +291,34 @@ class Planning:
 
 
 def read_config(folder: Path) -> ConfigFile:
-    """The config.json of a folder. Raises PLAN050 when there is none that can be understood."""
+    """The config.json of a folder.
+
+    Raises PLAN050 when there is none or it cannot be read, PLAN056 when it is no JSON object.
+    """
     path = folder / "config.json"
     try:
-        raw = path.read_bytes() if path.stat().st_size <= _CONFIG_LIMIT_BYTES else b""
+        with path.open("rb") as file:
+            raw = file.read(_CONFIG_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise HeavyliftError(
+            "PLAN050", {"path": str(folder), "reason": error.strerror or type(error).__name__}
+        ) from error
+    if len(raw) > _CONFIG_LIMIT_BYTES:
+        raise HeavyliftError("PLAN056", {"path": str(path), "reason": f"> {_CONFIG_LIMIT_BYTES} B"})
+    try:
         document = msgspec.json.decode(raw, type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise HeavyliftError("PLAN050", {"path": str(folder)}) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise HeavyliftError("PLAN056", {"path": str(path), "reason": reason[:120]}) from error
     return ConfigFile(path=str(path), document=document, read_on=datetime.now(UTC).date())
 
 
 def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) -> Inventory:
     """The tensors of a folder's headers, by the family's names.
 
-    Raises CKPT001 with every defect of the files, and PLAN054 when tensors are missing or are not
-    the family's: a plan over a part of a model would be wrong without showing it.
+    Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing or are not the
+    family's, PLAN055 when their shapes are not those of the config: a plan over a part of a model,
+    or of a cache that the weights do not have, would be wrong without showing it.
     """
     checkpoint = read_checkpoint(folder)
     checkpoint.require_sound()
@@ -317,6 +336,17 @@ def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) ->
                 "first": first[0],
             },
         )
+    for group in found.matched:
+        if not group.agrees:
+            raise HeavyliftError(
+                "PLAN055",
+                {
+                    "path": str(folder),
+                    "tensor": group.found.pattern,
+                    "found": f"{group.found.per_layer} × {list(group.found.shape)}",
+                    "expected": f"{group.expected.per_layer} × {list(group.expected.shape)}",
+                },
+            )
     return found.inventory(str(folder))
 
 

@@ -78,10 +78,12 @@ def test_a_missing_tensor_is_no_smaller_model(planning: Planning, tmp_path: Path
     ("config", "code"),
     [
         (None, "PLAN050"),
-        ("{", "PLAN050"),
-        ("[]", "PLAN050"),
+        ("{", "PLAN056"),
+        ("[]", "PLAN056"),
+        ("{}", "PLAN057"),
+        ('{"model_type": NaN}', "PLAN056"),
         ('{"model_type": "nobody-knows"}', "PLAN051"),
-        ("[" * 100_000, "PLAN050"),
+        ("[" * 100_000, "PLAN056"),
     ],
 )
 def test_a_folder_without_a_usable_config_is_refused(
@@ -138,3 +140,32 @@ def test_an_unknown_machine_is_no_key(planning: Planning) -> None:
     assert len(machines) == len(list(machines)) == 11
     with pytest.raises(KeyError):
         machines["h100-nvl"]
+
+
+def test_a_config_that_contradicts_the_headers_is_refused(
+    planning: Planning, folder: Path, tmp_path: Path
+) -> None:
+    """A cache width the weights do not have would be planned wrong without a word."""
+    path = tmp_path / "lying"
+    path.mkdir()
+    for file in folder.iterdir():
+        if file.name != "config.json":
+            (path / file.name).hardlink_to(file)
+    config = json.loads((folder / "config.json").read_text())
+    config["num_key_value_heads"] = 4
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(path))
+    assert caught.value.code == "PLAN055"
+    assert "k_proj" in str(caught.value.params["tensor"])
+
+
+def test_a_known_name_is_a_name_even_where_a_folder_is_called_so(
+    planning: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder in the way does not hide a model; a path says that it is one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kimi-k3").mkdir()
+    assert planning.knowledge("kimi-k3").model.model.id == "kimi-k3"
+    with pytest.raises(HeavyliftError):
+        planning.knowledge("./kimi-k3")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.expressions import ExpressionError, evaluate
@@ -22,6 +22,10 @@ from heavylift.facts.schema import (
     VariantFacts,
 )
 
+# No model comes near either; a config that says more is damaged or made to exhaust memory.
+_LARGEST_DIMENSION: Final = 2**32
+_MOST_LAYERS: Final = 10_000
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigFile:
@@ -32,10 +36,10 @@ class ConfigFile:
     read_on: date
 
     def model_type(self) -> str:
-        """The `model_type`. Raises PLAN050 when there is none."""
+        """The `model_type`. Raises PLAN057 when there is none."""
         value = self.document.get("model_type")
         if not isinstance(value, str) or not value:
-            raise HeavyliftError("PLAN050", {"path": self.path})
+            raise HeavyliftError("PLAN057", {"path": self.path})
         return value
 
     def find(self, field: str) -> Any:
@@ -50,17 +54,28 @@ class ConfigFile:
                 return None
         return found
 
-    def number(self, field: str) -> int:
-        """A whole number, at least 0. Raises PLAN052 when it is missing, PLAN053 for another."""
+    def number(self, field: str, *, least: int = 1) -> int:
+        """A whole number from `least` up. Raises PLAN052 when missing, PLAN053 for another."""
         value = self.find(field)
         if value is None:
             raise HeavyliftError("PLAN052", {"path": self.path, "field": field})
-        # A flag counts as 0 or 1: tied embeddings are a dimension to the tensor list.
-        if not isinstance(value, int) or value < 0:
-            raise HeavyliftError(
-                "PLAN053", {"path": self.path, "field": field, "value": repr(value)[:40]}
-            )
+        if type(value) is not int or not least <= value <= _LARGEST_DIMENSION:
+            raise self._cannot_be(field, value)
+        return value
+
+    def flag(self, field: str) -> int:
+        """A yes or no as 1 or 0. Raises as `number`."""
+        value = self.find(field)
+        if value is None:
+            raise HeavyliftError("PLAN052", {"path": self.path, "field": field})
+        if value not in (True, False):
+            raise self._cannot_be(field, value)
         return int(value)
+
+    def _cannot_be(self, field: str, value: object) -> HeavyliftError:
+        return HeavyliftError(
+            "PLAN053", {"path": self.path, "field": field, "value": repr(value)[:40]}
+        )
 
     def numbers(self, field: str) -> tuple[int, ...]:
         """A list of whole numbers. Raises as `number`."""
@@ -68,9 +83,7 @@ class ConfigFile:
         if value is None:
             raise HeavyliftError("PLAN052", {"path": self.path, "field": field})
         if not isinstance(value, list) or not all(type(entry) is int for entry in value):
-            raise HeavyliftError(
-                "PLAN053", {"path": self.path, "field": field, "value": repr(value)[:40]}
-            )
+            raise self._cannot_be(field, value)
         return tuple(value)
 
 
@@ -92,6 +105,15 @@ def model_from_config(
         )
 
     dims = _dims(config, family)
+    if dims["layers"] > _MOST_LAYERS:
+        raise HeavyliftError(
+            "PLAN053",
+            {
+                "path": config.path,
+                "field": family.config_dims["layers"],
+                "value": str(dims["layers"]),
+            },
+        )
     layers = {
         name: Fact(
             value=_layers(config, rule, dims["layers"]),
@@ -117,16 +139,18 @@ def model_from_config(
 
 def _dims(config: ConfigFile, family: FamilyFacts) -> dict[str, int]:
     found: dict[str, int] = {}
+    # A dimension that only says whether a tensor exists is a flag of the config.
+    flags = {pattern.unless for entry in family.formats for pattern in entry.tensors}
     for name in family.dims:
         field = family.config_dims[name]
         if config.find(field) is not None or name not in family.dim_defaults:
-            found[name] = config.number(field)
+            found[name] = config.flag(field) if name in flags else config.number(field)
     for name, expression in family.dim_defaults.items():
         if name in found:
             continue
         try:
             found[name] = evaluate(expression, found)
-        except ExpressionError as error:
+        except (ExpressionError, ZeroDivisionError) as error:
             raise HeavyliftError(
                 "PLAN052", {"path": config.path, "field": family.config_dims[name]}
             ) from error
@@ -141,17 +165,13 @@ def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ..
                 "PLAN053", {"path": config.path, "field": rule.field, "value": repr(listed)[:40]}
             )
         return tuple(sorted(listed))
-    start = 0 if rule.start is None else config.number(rule.start)
-    stop = count if rule.stop is None else config.number(rule.stop)
+    start = 0 if rule.start is None else config.number(rule.start, least=0)
+    stop = count if rule.stop is None else config.number(rule.stop, least=0)
     if stop > _MOST_LAYERS:
         raise HeavyliftError(
             "PLAN053", {"path": config.path, "field": str(rule.stop), "value": str(stop)}
         )
     return tuple(range(start, stop))
-
-
-# No model comes near; a config that says more is damaged or made to exhaust memory.
-_MOST_LAYERS = 10_000
 
 
 def _variant(config: ConfigFile, file_format: str) -> VariantFacts:

@@ -59,8 +59,12 @@ class MatchedGroup:
 
     @property
     def agrees(self) -> bool:
-        """False when the file's dtype or shape is not the expected one."""
-        return (self.found.dtype, self.found.shape) == (self.expected.dtype, self.expected.shape)
+        """False when the file's shape, or its number of experts, is not the expected one.
+
+        The dtype is the file's own affair: the same network is published in several.
+        """
+        found, expected = self.found, self.expected
+        return (found.shape, found.per_layer) == (expected.shape, expected.per_layer)
 
     @property
     def resolved(self) -> TensorGroup:

@@ -10,6 +10,7 @@ from heavylift.cli.output import json_option, sink
 from heavylift.cli.request import Wish, plan_options
 from heavylift.cli.text import text
 from heavylift.errors import Exit
+from heavylift.plan.command import plan_command
 from heavylift.planning import Planning
 
 
@@ -33,5 +34,5 @@ def command(model: str, racks: tuple[str, ...], every: bool, as_json: bool, **op
     out.record("compare", comparison)
     held = [row for row in comparison.rows if row.plan.verdict.is_positive]
     if held:
-        out.next_command(f"heavylift plan {model} --on {held[0].plan.rack.label}")
+        out.next_command(plan_command(held[0].plan.request))
     return Exit.OK if held else Exit.NEGATIVE

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from heavylift.cli.text import text
+from heavylift.cli.text import refusal, text
 from heavylift.errors import Exit, HeavyliftError
 
 
@@ -96,7 +96,7 @@ def sentence(error: HeavyliftError) -> str:
     """The error's text; for a refused layout the reason, for an unknown name the near ones."""
     params = dict(error.params)
     if "refusal" in params:
-        params["why"] = text(f"refusal.{params['refusal']}", **error.params)
+        params["why"] = refusal(str(params["refusal"]), params)
     words = text(f"error.{error.code}", **params)
     if error.params.get("suggestion"):
         return f"{words}; {text('error.suggestion', suggestion=error.params['suggestion'])}"

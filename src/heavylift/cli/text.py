@@ -48,3 +48,9 @@ def text(key: str, /, **params: Any) -> str:
 def keys() -> frozenset[str]:
     """All keys of the catalogue."""
     return frozenset(_catalogue())
+
+
+def refusal(code: str, params: dict[str, Any]) -> str:
+    """Why a layout was refused or lost. What an engine does not offer is a sentence each."""
+    key = f"refusal.{code}"
+    return text(f"{key}.{params['what']}" if code == "not_offered" else key, **params)

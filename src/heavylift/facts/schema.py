@@ -329,11 +329,13 @@ class ExpertPaddingRule(Rule):
 class MoeBackendRule(Rule):
     """A kernel family for the experts: each rank's part of the inner dimension is rounded up to
     `intermediate_multiple`. `default` = taken when nobody names one, in this scope.
+    `spreads_only` = takes whole experts, so needs expert parallelism.
     """
 
     name: str
     intermediate_multiple: int
     default: bool = False
+    spreads_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

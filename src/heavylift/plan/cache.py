@@ -8,7 +8,7 @@ sequences take pages of each group of layers. *Blocks and slots*: KV in blocks, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypedDict
 
 from heavylift.checkpoint.formats import SAFETENSORS_TYPES
 from heavylift.errors import HeavyliftError
@@ -215,7 +215,8 @@ class UnifiedPages:
                 bytes=blocks * self._block_bytes(stage),
                 formula=f"{blocks:,} pages of {self._page_tokens:,} tokens × {pages} layers"
                 f" × {self._page_bytes:,} B",
-                rule=self._page_formula + (", tokens split 1/dcp" if self._dcp > 1 else ""),
+                **_decode_context(self._dcp),
+                detail=self._page_formula,
                 source=self._rule.source,
             ),
         )
@@ -231,7 +232,9 @@ class UnifiedPages:
                 id="state_pages",
                 bytes=blocks * self._block_bytes(stage),
                 formula=f"{blocks:,} pages × {pages} layers × {self._page_bytes:,} B",
-                rule=f"{self._state_groups} groups of layers; {self._page_formula}",
+                rule="state_groups",
+                params={"groups": self._state_groups},
+                detail=self._page_formula,
                 source=self._rule.source,
             ),
         )
@@ -315,7 +318,7 @@ class BlocksAndSlots(_ByLayer):
                 * stage.layers_in(part.layers),
                 formula=f"{sequences} × {self._held(tokens):,} tokens"
                 f" × {stage.layers_in(part.layers)} layers × {part.formula}",
-                rule="1/dcp" if self._dcp > 1 else "",
+                **_decode_context(self._dcp),
                 source=self._rule.source,
             )
             for part in self._tokens
@@ -430,6 +433,16 @@ class Contiguous(_ByLayer):
     def pool_tokens(self, stage: Stage, room_bytes: int) -> int:
         """Cells that the room holds."""
         return _times_in(room_bytes, self._token_bytes(stage))
+
+
+class _Rule(TypedDict, total=False):
+    rule: str
+    params: dict[str, int]
+
+
+def _decode_context(dcp: int) -> _Rule:
+    """The rule of a cache whose tokens decode context parallelism spreads."""
+    return {"rule": "decode_context", "params": {"ways": dcp}} if dcp > 1 else {}
 
 
 # What a stage that stores nothing of a kind holds of it. Other stages decide.

@@ -28,7 +28,7 @@ def capacity(subject: Subject, layout: Layout, memory: Memory) -> PlanCapacity:
     def over(ask: Callable[[Stage, int, bool], int]) -> Interval:
         low = min(ask(a.stage, _room(a, memory, careful=True), True) for a in memory.accounts)
         high = min(ask(a.stage, _room(a, memory, careful=False), False) for a in memory.accounts)
-        return Interval(low=min(low, high), high=high)
+        return Interval(low=low, high=high)
 
     held = over(lambda s, room, careful: cache.sequences_in(s, room, context, reserved=careful))
     longest = over(lambda s, room, careful: cache.tokens_in(s, room, sequences, reserved=careful))

@@ -81,7 +81,7 @@ def resolve(
     context = filling.context()
     concurrency = filling.concurrency()
     batched = filling.number("max_num_batched_tokens", request.max_num_batched_tokens)
-    seqs = filling.number("max_num_seqs", request.max_num_seqs)
+    seqs = filling.sequences(concurrency)
     dtype = filling.kv_dtype()
     backend, multiple = filling.moe_backend()
     return Subject(
@@ -179,7 +179,7 @@ class _Filling:
         offered = [variant for variant in model.variants if engine.id in variant.engines]
         names = ", ".join(variant.id for variant in offered)
         if wanted is not None:
-            variant = self._knowledge.variant(wanted.lower().replace("_", "-"))
+            variant = self._knowledge.variant(wanted)
             if variant is None:
                 known = ", ".join(entry.id for entry in model.variants)
                 raise HeavyliftError("PLAN011", {"variant": wanted, "known": known})
@@ -244,6 +244,20 @@ class _Filling:
                 return int(rule.value)
         return None
 
+    def sequences(self, concurrency: int) -> int | None:
+        """How many sequences the engine may admit. A usual value below what was asked for at once
+        is raised to that; a stated one is a contradiction, PLAN016.
+        """
+        stated = self._request.max_num_seqs
+        if stated is not None and stated < concurrency:
+            raise HeavyliftError("PLAN016", {"concurrency": concurrency, "seqs": stated})
+        usual = self.number("max_num_seqs", stated)
+        if usual is None or usual >= concurrency:
+            return usual
+        self.taken = [entry for entry in self.taken if entry.name != "max_num_seqs"]
+        self._take("max_num_seqs", concurrency, OURS, OURS)
+        return concurrency
+
     def _word(self, name: str, stated: str | None) -> str | None:
         """A setting that is a word: stated, from a recipe, from the engine, or not known."""
         if stated is not None:
@@ -284,7 +298,7 @@ class _Filling:
             self._take("moe_backend", usual.name, "engine", usual.source)
             return usual.name, usual.intermediate_multiple
         for backend in backends:
-            if backend.name == wanted:
+            if backend.name == wanted.lower():
                 return backend.name, backend.intermediate_multiple
         names = ", ".join(dict.fromkeys(backend.name for backend in backends))
         params = {"backend": str(wanted), "engine": self._engine.title, "offered": names}

@@ -130,6 +130,8 @@ def _less_context(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
 
 
 def _fewer_sequences(plan: Plan, request: PlanRequest) -> Iterator[_Change]:
+    if any(note.code == "context_shared" for note in plan.notes):
+        return  # slots share one context: fewer of them need no less
     most = plan.capacity.max_sequences
     for count in dict.fromkeys((most.high or 0, most.low)):
         if 0 < count < plan.concurrency:

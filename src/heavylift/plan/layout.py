@@ -124,8 +124,8 @@ def _switches(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | N
     for allowed, size, name in (
         (rule.data_parallel, layout.data_parallel_size, "data"),
         (rule.pipeline_parallel, layout.pipeline_parallel_size, "pipeline"),
-        (rule.decode_context_parallel, layout.decode_context_parallel_size, "decode context"),
-        (rule.multi_node, subject.rack.nodes, "multi-node"),
+        (rule.decode_context_parallel, layout.decode_context_parallel_size, "decode_context"),
+        (rule.multi_node, subject.rack.nodes, "multi_node"),
     ):
         if size > 1 and not allowed:
             return Refusal(code="not_offered", params={"engine": engine, "what": name})
@@ -164,7 +164,7 @@ def _vocabulary(subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal 
 def _experts(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | None:
     spread = layout.expert_parallel_size
     if spread == 1:
-        return None
+        return _split_experts(subject)
     if "experts" not in subject.dims:
         return Refusal(code="no_experts", params={"model": subject.model.title})
     if rule.expert_parallel == "none":
@@ -178,6 +178,14 @@ def _experts(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | No
     whole = rule.expert_parallel == "tensor_times_data"
     if (whole and spread != ranks) or ranks % spread:
         return Refusal(code="expert_ranks", params={"expert": spread, "ranks": ranks})
+    return None
+
+
+def _split_experts(subject: Subject) -> Refusal | None:
+    """Experts split over ranks: refused by a backend that takes whole ones only."""
+    for backend in subject.scope.all(subject.engine.moe_backends):
+        if backend.name == subject.moe_backend and backend.spreads_only:
+            return Refusal(code="backend_spreads", params={"backend": backend.name})
     return None
 
 

@@ -51,8 +51,15 @@ class Account:
 
     @property
     def certain_bytes(self) -> int:
-        """The lows of the terms that are neither assumed nor unknown nor others' word."""
-        return sum(term.bytes.low for term in self.terms if term.kind in _CERTAIN)
+        """The lows of the terms that are neither assumed nor unknown nor others' word.
+
+        The weights count whatever they rest on: a published size may be off, but not by a model.
+        """
+        return sum(
+            term.bytes.low
+            for term in self.terms
+            if term.kind in _CERTAIN or term.id == Segment.WEIGHTS
+        )
 
     @property
     def high_bytes(self) -> int | None:

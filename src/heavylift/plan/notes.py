@@ -69,8 +69,9 @@ def _sources(subject: Subject, known: Support) -> Iterator[Note]:
     if known.conflict is not None and subject.version_is_read:
         yield Note(code="sources_differ", params={"other": known.conflict})
     if not subject.version_is_read:
+        listed = subject.scope.version.id == subject.version_text
         yield Note(
-            code="version_unread",
+            code="version_by_logs" if listed else "version_unread",
             params={
                 "version": subject.version_text,
                 "taken": subject.scope.version.id,

@@ -207,12 +207,16 @@ def _engine_order(plan: Plan) -> tuple[int, int, int]:
 
 
 def _engines(request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts) -> list[EngineFacts]:
-    """The engine named, or those that take the model's own checkpoint, as its facts list them.
+    """The engine named, or those that take the variant named, or the model's own checkpoint, as its
+    facts list them.
 
     On a host without a card: the engines that split whole layers, which is what runs on a CPU.
     """
     if request.engine is not None:
         return [knowledge.engines[request.engine]]
+    asked = None if request.variant is None else knowledge.model.variant(request.variant)
+    if asked is not None:
+        return [knowledge.engines[name] for name in asked.engines if name in knowledge.engines]
     if gpu.vendor == HOST_VENDOR:
         return [
             engine

@@ -52,5 +52,6 @@ def find_version(engine: EngineFacts, text: str) -> EngineVersion | None:
     exact = [version for version in engine.versions if version.id == wanted]
     if exact:
         return exact[0]
-    longer = [version for version in engine.versions if version.id.startswith(f"{wanted}.")]
+    # A major number alone names no release line of engines that are all at 0.
+    longer = [v for v in engine.versions if "." in wanted and v.id.startswith(f"{wanted}.")]
     return longer[-1] if longer else None

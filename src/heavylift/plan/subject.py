@@ -38,8 +38,9 @@ class ModelKnowledge:
     inventories: Mapping[str, Inventory]
 
     def variant(self, identifier: str) -> VariantFacts | None:
-        """The variant of that id, or None."""
-        return next((entry for entry in self.model.variants if entry.id == identifier), None)
+        """The variant of that id, or None. Case and underscores do not matter."""
+        wanted = identifier.lower().replace("_", "-")
+        return next((entry for entry in self.model.variants if entry.id == wanted), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from heavylift.checkpoint.inventory import TensorGroup
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a group meets the ranks: a code and its numbers."""
+
+    code: str
+    params: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,10 +40,13 @@ class ExpertSplit:
         return self.width * self.ranks > self.inner
 
     @property
-    def label(self) -> str:
-        """How it is written in a derivation."""
-        columns = f"{self.inner}→{self.width * self.ranks}" if self.is_padded else str(self.inner)
-        return f"expert {columns}/{self.ranks}"
+    def rule(self) -> Split:
+        """How it is named in a derivation."""
+        if self.ranks == 1 and not self.is_padded:
+            return Split("expert_whole", {"experts": self.experts})
+        code = "expert_padded" if self.is_padded else "expert"
+        padded = self.width * self.ranks
+        return Split(code, {"inner": self.inner, "padded": padded, "ways": self.ranks})
 
 
 def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
@@ -94,7 +105,8 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
                 id=group.name,
                 bytes=copies * each,
                 formula=f"{copies} × {each:,} B",
-                rule=rule,
+                rule=rule.code,
+                params=rule.params,
                 tensors=tensors,
                 source=inventory.source,
             )
@@ -145,7 +157,8 @@ def seen_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, ..
                 id=group.name,
                 bytes=each,
                 formula=f"1 × {each:,} B",
-                rule=split,
+                rule=split.code,
+                params=split.params,
                 tensors=group.per_layer,
                 source=rule.seen_source,
             )
@@ -160,7 +173,8 @@ def _published_size(subject: Subject, layout: Layout, stage: Stage) -> Part:
         id=subject.variant.id,
         bytes=_ceil(total * stage.share_of_layers.numerator, stage.share_of_layers.denominator),
         formula=f"{total:,} B / {ranks}",
-        rule="published size, shared out by layers",
+        rule="by_layers",
+        params={"ways": ranks},
         source=subject.variant.source,
     )
 
@@ -182,24 +196,24 @@ def _on_rank(
     shard: str,
     layout: Layout,
     experts: ExpertSplit | None,
-) -> tuple[int, str]:
-    """Bytes of one layer's share of the group on a rank, and the rule in words of the layout."""
+) -> tuple[int, Split]:
+    """Bytes of one layer's share of the group on a rank, and how that came about."""
     tensor = layout.tensor_parallel_size
     whole = group.bytes_each * group.per_layer
     match shard:
         case "expert" if experts is not None:
             share = whole * experts.experts * experts.width
-            return _ceil(share, subject.dims["experts"] * experts.inner), experts.label
+            return _ceil(share, subject.dims["experts"] * experts.inner), experts.rule
         case "tensor" if tensor > 1:
-            return _split(group, tensor) * group.per_layer, f"tensor 1/{tensor}"
+            return _split(group, tensor) * group.per_layer, Split("tensor", {"ways": tensor})
         case "kv_heads" if tensor > 1:
             ways = min(tensor, subject.dims["kv_heads"])
-            return _split(group, ways) * group.per_layer, f"kv heads 1/{ways}"
+            return _split(group, ways) * group.per_layer, Split("kv_heads", {"ways": ways})
         case "vision":
-            return whole, "whole copy"
+            return whole, Split("copy")
         case "replicated" if tensor > 1:
-            return whole, "replicated"
-    return whole, "whole"
+            return whole, Split("replicated")
+    return whole, Split("whole")
 
 
 def _split(group: TensorGroup, ways: int) -> int:

@@ -184,13 +184,16 @@ class ResolvedDefault:
 class Part:
     """One line of a term's derivation: a tensor group, a cache, a buffer.
 
-    `rule` says how it meets the ranks (`tensor`, `replicated`, `expert`, `padded 3072→4096`).
+    `rule` is a code for how it meets the ranks (`tensor`, `replicated`, `expert`, …) and `params`
+    its numbers. `detail` is further notation: how a page came to its size.
     """
 
     id: str
     bytes: int
     formula: str
     rule: str = ""
+    params: dict[str, int] = field(default_factory=dict)
+    detail: str = ""
     tensors: int = 0
     source: str = ""
 

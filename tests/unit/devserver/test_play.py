@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
+from random import Random
 from typing import Any
 
 import msgspec
@@ -348,3 +349,14 @@ def test_a_request_is_read_in_either_protocol(
 def test_what_is_no_request_is_none(body: Any) -> None:
     """The server answers 400 to these."""
     assert asked(body, 1) is None
+
+
+def test_jitter_is_the_same_for_the_same_seed() -> None:
+    """Two servers of one scenario pause alike; another seed pauses otherwise."""
+    pace = Pace(interval_s=0.15, jitter_s=0.15)
+
+    def times(seed: int) -> list[float]:
+        return list(islice(token_times(pace, Random(seed).random), 5))
+
+    assert times(1) == times(1)
+    assert times(1) != times(2)

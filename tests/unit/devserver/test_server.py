@@ -135,21 +135,6 @@ def test_pacing_is_on_time() -> None:
     assert late[32] < 0.02
 
 
-def test_jitter_is_the_same_for_the_same_seed() -> None:
-    """Two servers of one scenario pause alike; another seed pauses otherwise."""
-
-    async def gaps(seed: int) -> list[float]:
-        text = f"[pace]\ninterval_s = 0.15\njitter_s = 0.15\nseed = {seed}\n[reply]\ntokens = 5\n"
-        async with ScriptedServer(decode(text, "x.toml")) as server:
-            await server.until(Then.READY)
-            async with Client(Endpoint.parse(server.url)) as client:
-                return list((await client.chat(HELLO)).latency.itl_s)
-
-    first, again, other = (asyncio.run(gaps(seed)) for seed in (1, 1, 2))
-    assert first == pytest.approx(again, abs=0.05)
-    assert first != pytest.approx(other, abs=0.05)
-
-
 def test_requests_that_are_none_get_400() -> None:
     """The server is no more patient than an engine."""
 

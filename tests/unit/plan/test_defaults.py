@@ -158,3 +158,39 @@ def test_auto_is_the_default_backend(make_plan: Callable[..., Plan]) -> None:
     """`--moe-backend auto` takes what the version would."""
     plan = make_plan("kimi-k3", "8xB300", engine="vllm", moe_backend="auto")
     assert plan.moe_backend == "flashinfer_trtllm"
+
+
+def test_a_usual_limit_below_what_is_asked_is_raised(make_plan: Callable[..., Plan]) -> None:
+    """The recipe for H200 admits 5 sequences; a plan for 100 is not made with that."""
+    plan = make_plan("kimi-k3", "16xH200", engine="vllm", concurrency=100)
+    assert plan.max_num_seqs == 100
+    assert taken(plan)["max_num_seqs"] == (100, "heavylift")
+
+
+def test_a_stated_limit_below_what_is_asked_is_a_contradiction(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """Ten at once where eight may be admitted is refused with both numbers."""
+    with pytest.raises(HeavyliftError) as caught:
+        make_plan("kimi-k3", "8xB300", engine="vllm", concurrency=10, max_num_seqs=8)
+    assert (caught.value.code, caught.value.params["seqs"]) == ("PLAN016", 8)
+
+
+def test_a_variant_brings_its_engine(make_plan: Callable[..., Plan]) -> None:
+    """A GGUF named without an engine is planned for the one that reads it."""
+    assert make_plan("kimi-k3", "8xB300", variant="UD-Q2_K_XL").engine == "llamacpp"
+
+
+def test_a_major_number_alone_is_no_version(make_plan: Callable[..., Plan]) -> None:
+    """`0` names no release; `0.32` its latest."""
+    assert make_plan("kimi-k3", "8xB300", engine="vllm", engine_version="0").verdict == "unknown"
+    assert (
+        make_plan("kimi-k3", "8xB300", engine="vllm", engine_version="0.32").engine_version
+        == "0.32.0"
+    )
+
+
+def test_a_published_size_beyond_the_memory_does_not_fit(make_plan: Callable[..., Plan]) -> None:
+    """466 GB of GGUF on one 80 GB card is no question of certainty."""
+    plan = make_plan("kimi-k3", "1xH100", engine="llamacpp", variant="ud-q1-0")
+    assert plan.verdict == "does_not_fit"

@@ -193,3 +193,40 @@ def test_a_form_without_a_tower_is_text_only(make_plan: Callable[..., Plan]) -> 
     """K3's GGUF files hold no vision tower, whatever the model has."""
     assert not make_plan("kimi-k3", "8xB300", engine="llamacpp").vision
     assert not make_plan("kimi-k3", "8xB300", engine="llamacpp", variant="ud-q2-k-xl").vision
+
+
+def test_a_backend_for_whole_experts_refuses_split_ones(make_plan: Callable[..., Plan]) -> None:
+    """deep_gemm_mega_moe takes experts spread whole: without EP it is refused."""
+    with pytest.raises(HeavyliftError) as caught:
+        make_plan("kimi-k3", "8xB300", engine="vllm", moe_backend="deep_gemm_mega_moe", expert=1)
+    assert caught.value.params["refusal"] == "backend_spreads"
+
+
+def test_sequence_parallel_experts_hold_what_others_split(make_plan: Callable[..., Plan]) -> None:
+    """With EP over data ranks on one stage shared experts are whole; over two they are not."""
+
+    def shared(**sizes: int) -> str:
+        plan = make_plan("kimi-k3", "4x8xB200", engine="vllm", **sizes)
+        part = next(p for p in plan.terms[0].parts if "shared_experts.gate" in p.id)
+        return part.rule
+
+    assert shared(tensor=8, data=4, expert=32) == "replicated"
+    assert shared(tensor=8, data=2, pipeline=2, expert=16) == "tensor"
+
+
+def test_a_receiving_stage_keeps_what_it_receives(make_plan: Callable[..., Plan]) -> None:
+    """Stage 1 of PP2 holds 4 + 1 blocks of 8192 tokens: 0.547 GiB (vLLM source)."""
+    plan = make_plan(
+        "kimi-k3",
+        "2x8xB200",
+        engine="vllm",
+        tensor=8,
+        pipeline=2,
+        max_num_batched_tokens=8192,
+        concurrency=400,
+        context_tokens=2**20,
+    )
+    assert plan.worst_stage == 1
+    found = {term.id: term.bytes.low for term in plan.terms}
+    assert found["workspace.pipeline_receive"] == 8192 * 5 * 7168 * 2
+    assert found["workspace.attn_res"] == 8192 * 8 * 7168 * 2

@@ -87,6 +87,7 @@ def _sentence(row: CompareRow) -> str:
         "left": format_gib(plan.per_gpu.headroom_bytes, 1),
         "short": format_gib(-plan.per_gpu.headroom_bytes),
         "weights": format_gib(weights),
+        "over": format_gib(weights - plan.per_gpu.budget_bytes),
         "recipe": plan.support.recipe or plan.support.source,
     }
     if plan.verdict.is_positive:

@@ -10,7 +10,7 @@ from rich.text import Text
 from heavylift.cli.explain import Explanation
 from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import interval, status, wrapped
-from heavylift.cli.text import text
+from heavylift.cli.text import refusal, text
 from heavylift.records.plan import Part, Rejected, Segment, Term
 from heavylift.units import format_bytes, format_gib
 
@@ -64,8 +64,8 @@ def _term(term: Term) -> Iterator[str]:
     else:
         for part in term.parts:
             yield f"  {part.id}: {part.formula} = {format_bytes(part.bytes)}"
-            if part.rule:
-                yield f"    {part.rule}"
+            for line in filter(None, (_rule(part), part.detail)):
+                yield f"    {line}"
     yield ""
 
 
@@ -74,13 +74,17 @@ def _weights(parts: tuple[Part, ...]) -> Iterator[str]:
     for part in sorted(parts, key=lambda part: -part.bytes):
         number = format_gib(part.bytes, 4)
         space = " " * max(1, 11 - cell_len(number))
-        left = f"{space}{number}  {part.rule:<20} "
+        left = f"{space}{number}  {_rule(part):<20} "
         yield f"{left}{_tail(part.id, WIDTH - cell_len(left))}"
     total = sum(part.bytes for part in parts)
     tensors = sum(part.tensors for part in parts)
     yield f"  {format_gib(total, 4):>13}  {text('explain.total')}, {tensors:,} " + text(
         "explain.tensors"
     )
+
+
+def _rule(part: Part) -> str:
+    return text(f"rule.{part.rule}", **part.params) if part.rule else ""
 
 
 def _tail(name: str, cells: int) -> str:
@@ -114,7 +118,7 @@ def _layouts(explanation: Explanation) -> Iterator[str]:
 
 
 def _why(rejected: Rejected) -> str:
-    return text(f"refusal.{rejected.code}", **rejected.params)
+    return refusal(rejected.code, rejected.params)
 
 
 def _sources(explanation: Explanation) -> Iterator[str]:

@@ -233,6 +233,9 @@ def _holds(plan: Plan) -> Iterator[Text]:
         tokens=_range(held.kv_tokens),
         term=binding.term,
     )
+    seqs = plan.max_num_seqs
+    if seqs is not None and seqs < (held.max_sequences.high or 0):
+        words = f"{words} {text('plan.admits', seqs=seqs)}"
     yield from wrapped(words, "")
 
 
