@@ -33,14 +33,12 @@ from heavylift.records.receipt import Receipt
 from heavylift.state.deployments import deployments_path, open_deployments
 from heavylift.state.paths import state_dir
 from heavylift.telemetry import llamacpp
-from heavylift.units import MIB
+from heavylift.units import MIB, gib
 from heavylift.wire.client import Endpoint, Limits, Outcome, ask, list_models
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import ChatRequest
 
 SCHEMA: Final = 1
-BIG_MODEL: Final = "kimi-k3"
-BIG_RACK: Final = "8xMI355X"
 SLOTS: Final = 4
 SLOT_TOKENS: Final = 1024
 FORECAST_TOKENS: Final = 131_072
@@ -139,11 +137,13 @@ def run(on_step: OnStep, on_phase: Callable[[str], None]) -> Demo:
 def _run(this: _Run) -> Demo:
     planning = this.planning
     with this.step("plan_big") as shown:
-        big = _plan(planning, BIG_MODEL, BIG_RACK)
+        showcase = planning.catalog.showcase()
+        big = _plan(planning, showcase.model, showcase.rack)
         shown |= {
             "verdict": big.verdict.value,
             "rack": big.rack.label,
-            "gib": round(big.per_gpu.known_total_bytes / 2**30, 2),
+            "title": big.title,
+            "gib": round(gib(big.per_gpu.known_total_bytes), 2),
             "tensors": big.checkpoint_tensors or 0,
         }
     with this.step("engine") as shown:
@@ -315,23 +315,22 @@ def _tiny(this: _Run) -> tuple[TermComparison, ...]:
 def _forecast(this: _Run) -> tuple[Finding, ...]:
     """llama.cpp's own projection for the whole K3, on a header without weights, against ours."""
     planning = this.planning
+    model = tiny_k3.MODEL_ID
     _, rack = planning.rack(THIS_MACHINE)
     if rack is None:
         raise ValueError(THIS_MACHINE)
     with this.step("forecast") as shown:
         request = PlanRequest(
-            model=BIG_MODEL,
+            model=model,
             rack=rack,
             engine=embedded.ENGINE,
             context_tokens=FORECAST_TOKENS,
             concurrency=1,
         )
-        plan = planning.plan(request, planning.knowledge(BIG_MODEL), with_fixes=False)
+        plan = planning.plan(request, planning.knowledge(model), with_fixes=False)
         path = this.folder / "kimi-k3-header.gguf"
         tiny_k3.write_k3_header(path)
-        settings = EmbeddedSettings(
-            model_path=str(path), model=BIG_MODEL, slot_tokens=FORECAST_TOKENS
-        )
+        settings = EmbeddedSettings(model_path=str(path), model=model, slot_tokens=FORECAST_TOKENS)
         projected = forecast(settings, log=this.folder / "forecast.log")
         ours = plan.totals
         theirs = projected.memory

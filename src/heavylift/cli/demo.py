@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from heavylift.cli.last import first_command
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit
@@ -21,5 +22,5 @@ def command(as_json: bool) -> int:
         lambda phase: out.step(f"demo.phase.{phase}"),
     )
     out.record("demo", shown)
-    out.next_command("heavylift plan kimi-k3 --on 8xMI355X")
+    out.next_command(first_command())
     return Exit.OK if shown.sound else Exit.NEGATIVE

@@ -10,6 +10,7 @@ import msgspec
 
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
+from heavylift.facts.catalog import Catalog
 from heavylift.plan.receipts import mismatch
 from heavylift.records.plan import Plan
 from heavylift.records.receipt import Receipt
@@ -35,10 +36,14 @@ def load() -> Plan:
     try:
         raw = _path().read_bytes()
     except OSError as error:
-        raise HeavyliftError(
-            "PLAN040", hint_command="heavylift plan kimi-k3 --on 8xMI355X"
-        ) from error
+        raise HeavyliftError("PLAN040", hint_command=first_command()) from error
     return decode_plan(raw, str(_path()))
+
+
+def first_command() -> str:
+    """What to type who has typed nothing yet."""
+    showcase = Catalog().showcase()
+    return f"heavylift plan {showcase.model} --on {showcase.rack}"
 
 
 def decode_plan(raw: bytes, path: str) -> Plan:

@@ -31,6 +31,7 @@ from heavylift.facts.schema import (
     ModelFacts,
     NodeFacts,
     RecipeBook,
+    Showcase,
     Source,
 )
 
@@ -125,6 +126,10 @@ class Catalog:
     def source_or_none(self, identifier: str) -> Source | None:
         """The source of that id; None for what is not a source (a receipt, a recipe's id)."""
         return self._sources.get(identifier)
+
+    def showcase(self) -> Showcase:
+        """The model and rack that demonstrations and first hints speak of."""
+        return self._load(Showcase, "showcase.toml")
 
     def ids(self, kind: str) -> tuple[str, ...]:
         """The ids of a kind of facts (`models`, `gpus`, `engines`, …), in alphabetical order."""

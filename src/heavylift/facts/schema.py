@@ -549,3 +549,14 @@ class RecipeBook:
 
     model: str
     recipes: tuple[RecipeFacts, ...]
+
+
+# --- what is shown first --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Showcase:
+    """A model id and a rack as typed."""
+
+    model: str
+    rack: str
