@@ -14,6 +14,7 @@ from heavylift.checkpoint.formats import SAFETENSORS_TYPES
 from heavylift.errors import HeavyliftError
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import CachePattern, CacheRule, StatePattern
+from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
@@ -76,7 +77,7 @@ def _token_part(subject: Subject, layout: Layout, pattern: CachePattern) -> Toke
     elements = evaluate(pattern.elements, subject.dims)
     if pattern.split == "heads":
         heads = evaluate(pattern.heads, subject.dims)
-        elements = elements // heads * _ceil(heads, layout.tensor_parallel_size)
+        elements = elements // heads * ceil_div(heads, layout.tensor_parallel_size)
     each = elements * subject.kv_dtype_bytes
     return TokenPart(
         id=pattern.id,
@@ -103,7 +104,7 @@ def _state_part(subject: Subject, layout: Layout, pattern: StatePattern) -> Stat
         raise HeavyliftError("PLAN020", {"engine": subject.engine.title, "state": pattern.id})
     heads = evaluate(pattern.heads, subject.dims)
     per_head = evaluate(pattern.elements, subject.dims) // heads
-    local = _ceil(heads, layout.tensor_parallel_size)
+    local = ceil_div(heads, layout.tensor_parallel_size)
     width = SAFETENSORS_TYPES[rule.dtype.upper()].bytes
     return StatePart(
         id=pattern.id,
@@ -154,7 +155,7 @@ class UnifiedPages:
         token_bytes = sum(part.layer_bytes for part in tokens)
         state_bytes = sum(part.layer_bytes for part in states)
         align = rule.page_alignment_tokens
-        raised = align * _ceil(state_bytes, align * token_bytes) if states else 0
+        raised = align * ceil_div(state_bytes, align * token_bytes) if states else 0
         self.page_tokens: int | None = max(rule.block_tokens, raised)
         self.page_bytes: int | None = self._page_tokens * token_bytes
         self._page_formula = (
@@ -167,8 +168,8 @@ class UnifiedPages:
         self._state_layers = states[0].layers if states else ()
         kinds = [len(self._attention_layers), len(self._state_layers)]
         self._group_size = min(count for count in kinds if count)
-        self._attention_groups = _ceil(len(self._attention_layers), self._group_size)
-        self._state_groups = _ceil(len(self._state_layers), self._group_size)
+        self._attention_groups = ceil_div(len(self._attention_layers), self._group_size)
+        self._state_groups = ceil_div(len(self._state_layers), self._group_size)
 
     @property
     def _page_tokens(self) -> int:
@@ -196,7 +197,7 @@ class UnifiedPages:
         return self._pages_per_block(stage) * self._page_bytes
 
     def _attention_blocks(self, tokens: int) -> int:
-        return _ceil(_ceil(tokens, self._dcp), self._page_tokens) * self._attention_groups
+        return ceil_div(ceil_div(tokens, self._dcp), self._page_tokens) * self._attention_groups
 
     def _state_blocks(self, *, reserved: bool) -> int:
         units = self._rule.state_units_high if reserved else self._rule.state_units_low
@@ -258,7 +259,10 @@ class UnifiedPages:
 class _ByLayer:
     """What a stage's rank takes per token and per sequence, layer by layer."""
 
-    def __init__(self, tokens: tuple[TokenPart, ...], states: tuple[StatePart, ...]) -> None:
+    def __init__(
+        self, rule: CacheRule, tokens: tuple[TokenPart, ...], states: tuple[StatePart, ...]
+    ) -> None:
+        self._rule = rule
         self._tokens = tokens
         self._states = states
 
@@ -267,6 +271,18 @@ class _ByLayer:
 
     def _state_bytes(self, stage: Stage) -> int:
         return sum(part.layer_bytes * stage.layers_in(part.layers) for part in self._states)
+
+    def _slot_parts(self, stage: Stage, slots: int) -> tuple[Part, ...]:
+        """The bytes of `slots` states, by kind of state."""
+        return tuple(
+            Part(
+                id=part.id,
+                bytes=slots * part.layer_bytes * stage.layers_in(part.layers),
+                formula=f"{slots} × {stage.layers_in(part.layers)} layers × {part.formula}",
+                source=self._rule.source,
+            )
+            for part in self._states
+        )
 
 
 class BlocksAndSlots(_ByLayer):
@@ -283,15 +299,14 @@ class BlocksAndSlots(_ByLayer):
         dcp: int,
         max_num_seqs: int | None,
     ) -> None:
-        super().__init__(tokens, states)
-        self._rule = rule
+        super().__init__(rule, tokens, states)
         self._dcp = dcp
         self._set_aside = (max_num_seqs or 0) if rule.states_for_max_num_seqs else 0
         self.page_tokens = rule.block_tokens
         self.page_bytes = None
 
     def _held(self, tokens: int) -> int:
-        return _round_up(_ceil(tokens, self._dcp), self._rule.block_tokens)
+        return round_up(ceil_div(tokens, self._dcp), self._rule.block_tokens)
 
     def _slots(self, sequences: int, *, reserved: bool) -> int:
         if not reserved:
@@ -326,16 +341,7 @@ class BlocksAndSlots(_ByLayer):
 
     def state_parts(self, stage: Stage, sequences: int, *, reserved: bool) -> tuple[Part, ...]:
         """Bytes of the slots."""
-        slots = self._slots(sequences, reserved=reserved)
-        return tuple(
-            Part(
-                id=part.id,
-                bytes=slots * part.layer_bytes * stage.layers_in(part.layers),
-                formula=f"{slots} × {stage.layers_in(part.layers)} layers × {part.formula}",
-                source=self._rule.source,
-            )
-            for part in self._states
-        )
+        return self._slot_parts(stage, self._slots(sequences, reserved=reserved))
 
     def sequences_in(self, stage: Stage, room_bytes: int, tokens: int, *, reserved: bool) -> int:
         """Sequences that both pools hold."""
@@ -378,14 +384,13 @@ class Contiguous(_ByLayer):
     def __init__(
         self, rule: CacheRule, tokens: tuple[TokenPart, ...], states: tuple[StatePart, ...]
     ) -> None:
-        super().__init__(tokens, states)
-        self._rule = rule
+        super().__init__(rule, tokens, states)
         self.page_tokens = None
         self.page_bytes = None
 
     def _cells(self, tokens: int, sequences: int) -> int:
-        per_slot = _ceil(tokens, sequences) if self._rule.context_shared else tokens
-        return _round_up(per_slot, _CONTIGUOUS_PAD)
+        per_slot = ceil_div(tokens, sequences) if self._rule.context_shared else tokens
+        return round_up(per_slot, _CONTIGUOUS_PAD)
 
     def kv_parts(self, stage: Stage, tokens: int, sequences: int) -> tuple[Part, ...]:
         """Bytes of all slots' cells."""
@@ -404,21 +409,12 @@ class Contiguous(_ByLayer):
     def state_parts(self, stage: Stage, sequences: int, *, reserved: bool) -> tuple[Part, ...]:
         """Bytes of all slots' states."""
         units = self._rule.state_units_high if reserved else self._rule.state_units_low
-        return tuple(
-            Part(
-                id=part.id,
-                bytes=sequences * units * part.layer_bytes * stage.layers_in(part.layers),
-                formula=f"{sequences} slots × {stage.layers_in(part.layers)} layers"
-                f" × {part.formula}",
-                source=self._rule.source,
-            )
-            for part in self._states
-        )
+        return self._slot_parts(stage, sequences * units)
 
     def sequences_in(self, stage: Stage, room_bytes: int, tokens: int, *, reserved: bool) -> int:
         """Slots of `tokens` each."""
         units = self._rule.state_units_high if reserved else self._rule.state_units_low
-        each = _round_up(tokens, _CONTIGUOUS_PAD) * self._token_bytes(stage)
+        each = round_up(tokens, _CONTIGUOUS_PAD) * self._token_bytes(stage)
         each += units * self._state_bytes(stage)
         return _times_in(room_bytes, each)
 
@@ -452,11 +448,3 @@ _WITHOUT_END: Final = 2**62
 def _times_in(room_bytes: int, each_bytes: int) -> int:
     """How often `each_bytes` goes into a room; without end when it takes nothing."""
     return max(0, room_bytes // each_bytes) if each_bytes else _WITHOUT_END
-
-
-def _ceil(value: int, divisor: int) -> int:
-    return -(-value // divisor)
-
-
-def _round_up(value: int, multiple: int) -> int:
-    return _ceil(value, multiple) * multiple

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from heavylift.checkpoint.inventory import TensorGroup
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
+from heavylift.plan.arithmetic import ceil_div
 from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
@@ -66,13 +67,13 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
         padded = padding.floor * tensor
     ranks = 1 if spread else tensor * layout.data_parallel_size
     multiple = subject.moe_backend_multiple or 1
-    width = _ceil(padded, ranks)
+    width = ceil_div(padded, ranks)
     if not spread:
-        width = _ceil(width, multiple) * multiple
+        width = ceil_div(width, multiple) * multiple
     return ExpertSplit(
         inner=inner,
         width=width,
-        experts=_ceil(experts, layout.expert_parallel_size),
+        experts=ceil_div(experts, layout.expert_parallel_size),
         padded_inner=padded,
         ranks=ranks,
         multiple=multiple,
@@ -171,7 +172,7 @@ def _published_size(subject: Subject, layout: Layout, stage: Stage) -> Part:
     ranks = layout.pipeline_parallel_size
     return Part(
         id=subject.variant.id,
-        bytes=_ceil(total * stage.share_of_layers.numerator, stage.share_of_layers.denominator),
+        bytes=ceil_div(total * stage.share_of_layers.numerator, stage.share_of_layers.denominator),
         formula=f"{total:,} B / {ranks}",
         rule="by_layers",
         params={"ways": ranks},
@@ -203,7 +204,7 @@ def _on_rank(
     match shard:
         case "expert" if experts is not None:
             share = whole * experts.experts * experts.width
-            return _ceil(share, subject.dims["experts"] * experts.inner), experts.rule
+            return ceil_div(share, subject.dims["experts"] * experts.inner), experts.rule
         case "tensor" if tensor > 1:
             return _split(group, tensor) * group.per_layer, Split("tensor", {"ways": tensor})
         case "kv_heads" if tensor > 1:
@@ -217,8 +218,4 @@ def _on_rank(
 
 
 def _split(group: TensorGroup, ways: int) -> int:
-    return _ceil(group.bytes_each * _ceil(group.split_size, ways), group.split_size)
-
-
-def _ceil(value: int, divisor: int) -> int:
-    return -(-value // divisor)
+    return ceil_div(group.bytes_each * ceil_div(group.split_size, ways), group.split_size)

@@ -149,7 +149,7 @@ def _tensor(name: str, dtype: str, dims: tuple[int, ...]) -> GgufTensor:
     )
 
 
-RANDBYTES = random.Random(7).randbytes  # noqa: S311 - test data
+RANDBYTES = random.Random(7).randbytes
 
 
 def _floats(data: bytes, dtype: str) -> list[float]:
