@@ -37,6 +37,7 @@ def plan_command(request: PlanRequest, command: str = "plan") -> str:
     for flag, plain in (
         ("--concurrency", request.concurrency),
         ("--max-batched-tokens", request.max_num_batched_tokens),
+        ("--max-num-seqs", request.max_num_seqs),
         ("--gpu-memory-utilization", request.gpu_memory_utilization),
     ):
         if plain is not None:

@@ -127,3 +127,22 @@ def test_dotted_fields_reach_into_tables_and_lists() -> None:
     assert config.find("a.b.2") is None
     assert config.find("a.b.c") is None
     assert config.find("a.x.y") is None
+
+
+@pytest.mark.parametrize("value", ["yes", 2, None])
+def test_a_flag_is_yes_or_no(value: object) -> None:
+    """Tied embeddings are true or false; a null falls back to the family's default, no."""
+    document = {**LLAMA_CONFIG, "tie_word_embeddings": value}
+    if value is None:
+        assert llama(document).dim("tied_embeddings") == 0
+        return
+    with pytest.raises(HeavyliftError) as caught:
+        llama(document)
+    assert caught.value.code == "PLAN053"
+
+
+def test_a_flag_asked_for_and_missing_is_named() -> None:
+    """A flag that a family has no default for must be stated."""
+    with pytest.raises(HeavyliftError) as caught:
+        read({}).flag("tie_word_embeddings")
+    assert caught.value.code == "PLAN052"

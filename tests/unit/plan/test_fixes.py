@@ -10,7 +10,9 @@ import click
 import pytest
 
 from heavylift.cli.plan import command
-from heavylift.records.plan import Capacity, Plan, PlanVerdict
+from heavylift.plan.command import plan_command
+from heavylift.planning import Planning
+from heavylift.records.plan import Capacity, Plan, PlanRequest, PlanVerdict
 
 
 def run(line: str) -> Any:
@@ -92,3 +94,50 @@ def test_usage_errors_are_clicks(make_plan: Callable[..., Plan]) -> None:
         words = shlex.split(fix.command)
         with click.Context(command) as context:
             command.make_parser(context).parse_args(words[2:])
+
+
+def test_every_option_of_a_request_is_in_its_command() -> None:
+    """The command written back makes the same request."""
+    planning = Planning()
+    _, rack = planning.rack("8xB300")
+    assert rack is not None
+    request = PlanRequest(
+        model="kimi-k3",
+        rack=rack,
+        engine="vllm",
+        engine_version="0.32.0",
+        variant="native",
+        context_tokens=2**20,
+        output_tokens=2048,
+        concurrency=2,
+        kv_cache_dtype="fp8",
+        layout_constraints={"tensor": 8, "expert": 0},
+        gpu_memory_utilization=0.9,
+        max_num_batched_tokens=8192,
+        moe_backend="marlin",
+        vision=False,
+    )
+    words = shlex.split(plan_command(request))
+    with click.Context(command) as context:
+        options, _, _ = command.make_parser(context).parse_args(words[2:])
+    assert options["context"] == "1M"
+    assert options["ep"] == "all"
+    assert options["text_only"] is True
+    assert (options["concurrency"], options["max_batched_tokens"]) == ("2", "8192")
+
+
+def test_slots_that_share_a_context_are_not_told_to_be_fewer(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """llama.cpp divides one context among its slots: fewer of them take no less."""
+    plan = make_plan(
+        "kimi-k3", "8xMI300X", engine="llamacpp", context_tokens=2**20, concurrency=4, fixes=True
+    )
+    assert plan.verdict is not PlanVerdict.FITS
+    assert "fewer_sequences" not in {fix.id for fix in plan.fixes}
+
+
+def test_experts_already_spread_are_not_offered_again(make_plan: Callable[..., Plan]) -> None:
+    """With EP stated, spreading experts is no change."""
+    plan = make_plan("kimi-k3", "8xH200", engine="vllm", tensor=8, expert=8, fixes=True)
+    assert "expert_parallel" not in {fix.id for fix in plan.fixes}

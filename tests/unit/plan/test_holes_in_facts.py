@@ -88,3 +88,22 @@ def test_a_memory_rule_without_its_setting_has_no_upper_bound(
     assert plan.max_num_batched_tokens is None
     assert found["workspace.attn_res"].kind is Kind.UNKNOWN
     assert found["workspace.attn_res"].bytes.high is None
+
+
+def test_a_fraction_nobody_states_or_can_compute_is_unknown(
+    plan_with: Callable[..., Plan],
+) -> None:
+    """An engine that computes its fraction from a batch nobody states has no pool budget."""
+
+    def computed(engine: EngineFacts) -> EngineFacts:
+        rule = replace(
+            engine.budgets[0],
+            fraction_flag="computed",
+            default=None,
+            default_reserved="max_num_batched_tokens",
+        )
+        kept = tuple(rule for rule in engine.defaults if rule.name == "kv_cache_dtype")
+        return replace(engine, budgets=(rule,), defaults=kept)
+
+    plan = plan_with(computed, kv_cache_dtype="bf16")
+    assert [budget.name for budget in plan.budgets] == ["driver_visible"]
