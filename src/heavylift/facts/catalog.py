@@ -34,6 +34,10 @@ from heavylift.facts.schema import (
     Showcase,
     Source,
 )
+from heavylift.facts.symptom_consistency import symptom_defects
+from heavylift.facts.symptom_schema import (
+    SymptomBook,
+)
 
 R = TypeVar("R")
 
@@ -118,6 +122,13 @@ class Catalog:
         if model not in self.ids("recipes"):
             return RecipeBook(model=model, recipes=())
         return self._load(RecipeBook, f"recipes/{model}.toml", model=model)
+
+    def symptoms(self) -> tuple[SymptomBook, ...]:
+        """All books of symptoms."""
+        return tuple(map(self._symptom_book, self.ids("symptoms")))
+
+    def _symptom_book(self, name: str) -> SymptomBook:
+        return self._load(SymptomBook, f"symptoms/{name}.toml", id=name)
 
     def source(self, identifier: str) -> Source:
         """The source of that id. Raises KeyError when there is none."""
@@ -255,7 +266,8 @@ class Catalog:
         defects += name_defects("gpus", {gpu.id: _names(gpu, gpu.aliases) for gpu in gpus})
         defects += name_defects("models", {each.id: _names(each, each.names) for each in models})
         defects += name_defects("engines", {each.id: _names(each, each.names) for each in engines})
-        return tuple(defects)
+        symptoms = _collect(self._symptom_book, self.ids("symptoms"), defects)
+        return (*defects, *symptom_defects(symptoms))
 
 
 def _collect(
