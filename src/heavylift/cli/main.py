@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "explain": "explain",
     "facts": "facts",
     "engine": "engine",
+    "diagnose": "diagnose",
+    "bundle": "bundle",
     "demo": "demo",
     "dev": "dev",
 }

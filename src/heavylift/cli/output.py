@@ -32,6 +32,9 @@ _SCREENS: Final = {
     "facts": "facts",
     "demo": "demo",
     "engine": "engine",
+    "diagnosis": "diagnosis",
+    "walk": "walk",
+    "bundle": "bundle",
     "scenarios": "scenarios",
     "sparse_checkpoint": "sparse_checkpoint",
 }
