@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check lint types imports bench bench-plan bench-stream schemas clean
+.PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose schemas clean
 
 setup: $(STAMP)
 
@@ -33,7 +33,11 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream
+bench: bench-plan bench-stream bench-diagnose
+
+bench-diagnose: setup
+	$(BIN)/python benchmarks/diagnose_accuracy.py
+	$(BIN)/python benchmarks/diagnose_speed.py
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
