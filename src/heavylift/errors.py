@@ -4,7 +4,7 @@ An error names a code and its parameters and holds no prose: text is made at the
 catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `INT` our own, `FACT`
 facts, `CKPT` checkpoints, `PLAN`, `REC` recipes, `PRE` preflight, `RUN` launch, `VER` verification,
 `BAT` batches, `GW` the gateway, `ENV` this machine, `WIRE` the protocol and its servers, `STA`
-stored state, `DEV` scripted engines.
+stored state, `DEV` scripted engines, `DIA` diagnosis.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _EXIT_BY_STAGE: Final = {
     "WIRE": Exit.ENGINE,
     "STA": Exit.ENVIRONMENT,
     "DEV": Exit.INPUT,
+    "DIA": Exit.INPUT,
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from heavylift.cli.diagnose import SYMPTOMS
-from heavylift.cli.main import cli
+from heavylift.cli.main import cli, main
 from heavylift.errors import Exit, HeavyliftError
 
 FAILING = """\
@@ -135,6 +135,14 @@ def test_logs_that_are_not_there_are_named(name: str, code: str, tmp_path: Path)
     result = _run("diagnose", str(tmp_path / name))
     assert isinstance(result.exception, HeavyliftError)
     assert result.exception.code == code
+
+
+def test_a_missing_log_is_an_error_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sentence names the log and why; the status is that of bad input."""
+    with pytest.raises(SystemExit) as ended:
+        main(["diagnose", "nowhere.log"])
+    assert ended.value.code == Exit.INPUT
+    assert capsys.readouterr().err.startswith("error[DIA001]: the log nowhere.log cannot be read")
 
 
 def test_a_broken_archive_is_said(tmp_path: Path) -> None:
