@@ -123,7 +123,7 @@ def _redacted_json(diagnosis: Diagnosis, redactor: Redactor) -> bytes:
             return "\n".join(map(redactor.line, value.split("\n")))
         if isinstance(value, dict):
             return {key: cleaned(each) for key, each in value.items()}
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [cleaned(each) for each in value]
         return value
 
@@ -134,9 +134,9 @@ def _redacted_json(diagnosis: Diagnosis, redactor: Redactor) -> bytes:
 def _add(
     archive: tarfile.TarFile, name: str, content: IO[bytes], counts: Counter[str], left_out: int
 ) -> BundledFile:
+    size = content.seek(0, os.SEEK_END)
     content.seek(0)
     digest = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type] # IO[bytes] has what it needs
-    size = content.tell()
     content.seek(0)
     entry = tarfile.TarInfo(name)
     entry.size = size

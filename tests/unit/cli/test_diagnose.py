@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import tarfile
@@ -172,6 +173,11 @@ def test_a_bundle_holds_no_secret(failing: Path, tmp_path: Path) -> None:
     assert list(contents) == ["logs/00-engine.log", "diagnosis.json", "manifest.json"]
     assert not any(secret.encode() in data or b"alice" in data for data in contents.values())
     assert b"No space left on device" in contents["logs/00-engine.log"]
+    for file in manifest["files"]:
+        data = contents[file["name"]]
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (file["bytes"], file["sha256"])
+    assert json.loads(contents["diagnosis.json"])["causes"]
+    assert json.loads(contents["manifest.json"]) == manifest
     assert set(manifest["files"][0]["redacted"]) == {"secret", "home"}
     assert target.stat().st_mode & 0o777 == 0o600
 
