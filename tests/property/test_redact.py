@@ -51,6 +51,10 @@ _NAMED = st.sampled_from(
         "hf_token: {}",
         "auth_token={}",
         "api_key=['{}']",
+        "x-api-key: {}",
+        "Cookie: session={}; theme=dark",
+        "GET /v1/models?token={} HTTP/1.1",
+        "kubectl create secret --from-literal=token={}",
     )
 )
 _PLAIN = st.text(string.ascii_letters + " ._:/-", max_size=30)

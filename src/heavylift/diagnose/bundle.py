@@ -8,7 +8,7 @@ import os
 import platform
 import tarfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Final
@@ -84,7 +84,9 @@ def write_bundle(
             tool_version=__version__,
             system=f"{platform.system()} {platform.release()} {platform.machine()}",
         )
-        manifest = msgspec.json.format(msgspec.json.encode(bundle), indent=2)
+        # Whose home the bundle was written to is nobody's business who reads it.
+        inside = msgspec.json.encode(replace(bundle, path=target.name))
+        manifest = msgspec.json.format(inside, indent=2)
         _add(archive, "manifest.json", io.BytesIO(manifest), Counter(), 0)
     return bundle
 

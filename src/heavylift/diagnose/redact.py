@@ -34,6 +34,7 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
         r"\1[secret]",
     ),
     ("secret", re.compile(r"(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}"), r"\1[secret]"),
+    ("secret", re.compile(r"(?i)\b((?:set-)?cookie[\"']?\s*[:=]\s*).+"), r"\1[secret]"),
     ("secret", re.compile(r"(://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"), r"\1[secret]"),
     # name=value, name: value, "name": "value", --name value; a quoted value may hold spaces.
     (
