@@ -4,7 +4,7 @@ Confidence follows rules, each named in the answer:
   names / points / hints / leftover
                            what the strongest line of the cause says of it: 0.90, 0.65, 0.30, 0.10
   more_lines               another kind of line speaks for the same cause: +0.03 each, twice at most
-  information              the program marked the line as information, not trouble: × 0.25
+  information              the line is marked so, or tells that the program went on: × 0.25
   explained_by             a cause is present that usually has this effect: -0.30
   other_engine             the line is another engine's than the log's: the symptom is left out
 Equal confidences are ordered by how many kinds of lines speak, then by the earliest line: the first

@@ -53,19 +53,24 @@ _TIME: Final = re.compile(
 )
 
 
-# Three options on a line make a command or an echo of settings: it names what was asked for, not
-# what went wrong.
-_ECHO: Final = re.compile(r"(?:--[a-z][\w.-]*.*){3}|\b(?:\w+=[^,()]{1,80}, ?){6}", re.IGNORECASE)
+# Three options on a line make a command, six settings an echo of them: it names what was asked for,
+# not what went wrong.
+_OPTION: Final = re.compile(r"(?:^|\s)--[a-z]", re.IGNORECASE)
+_SETTING: Final = re.compile(r"\b\w+=[^,()\s]+,")
+_FEWEST_OPTIONS: Final = 3
+_FEWEST_SETTINGS: Final = 6
 _TROUBLE: Final = re.compile(
     r"error|exception|fail|cannot|could not|unrecognized|invalid|unsupported|assert|fatal|denied",
     re.IGNORECASE,
 )
 
 
-# Programs mark lines that tell of no trouble: Python's and C++'s loggers, llama.cpp, Go's slog.
+# Programs mark lines that tell of no trouble: Python's and C++'s loggers, llama.cpp, Go's slog. A
+# program that falls back goes on, whatever it says it lacks.
 _INFORMATION: Final = re.compile(
-    r"^(?:\([^)]*\) ?|\[[^\]]*\] ?|[\d:.,T -]+ ?)*(?:INFO|DEBUG)\b"
+    r"^(?:\([^)]*\)|\[[^\]]*\]|[\d:.,T -])*+(?:INFO|DEBUG)\b"
     r"|^\S+ [ID] |\blevel=(?:INFO|DEBUG)\b|\bNCCL INFO\b"
+    r"|(?i:\bf[ae]ll(?:ing)?[- ]?back\b|\bwill use default\b|\bis disabled because\b)"
 )
 
 
@@ -360,7 +365,11 @@ def _count_one_more(sighting: Sighting) -> None:
 
 def _is_echo(line: str) -> bool:
     """True for a command line or a listing of settings without a word of trouble."""
-    return bool(_ECHO.search(line)) and not _TROUBLE.search(line)
+    listed = (
+        len(_OPTION.findall(line)) >= _FEWEST_OPTIONS
+        or len(_SETTING.findall(line)) >= _FEWEST_SETTINGS
+    )
+    return listed and not _TROUBLE.search(line)
 
 
 def _numbers(match: re.Match[str]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 
@@ -136,3 +137,12 @@ def test_what_a_healthy_start_announces_is_no_phase_of_a_failure(scanned: Scanne
     reading = scanned("Starting to load model k3\nCUDA out of memory\n")
     assert reading.phase == "load"
     assert reading.sightings[0].phase == "unknown"
+
+
+@pytest.mark.parametrize("unit", ["1 ", "[1] ", "(a) ", "--a ", "a=b,", ".so ", "shm ", "\\"])
+def test_no_line_takes_long(unit: str, scanned: Scanned) -> None:
+    """Lines made to drive regexes back and forth cost no more than others of their length."""
+    line = f"error {unit * 1_300} no space left on device {unit * 1_300} gfx fp8 aiter nccl"
+    begun = time.perf_counter()
+    scanned(f"{line}\n" * 3)
+    assert time.perf_counter() - begun < 5
