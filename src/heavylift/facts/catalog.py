@@ -13,7 +13,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from heavylift.errors import HeavyliftError
+from heavylift.facts.command_schema import (
+    CommandCards,
+    CommandEngines,
+    CommandModels,
+    CommandRuleFacts,
+    CommandRules,
+    FlagTableFacts,
+    NameChangeFacts,
+    NameChanges,
+)
 from heavylift.facts.consistency import (
     engine_defects,
     family_defects,
@@ -129,6 +141,45 @@ class Catalog:
 
     def _symptom_book(self, name: str) -> SymptomBook:
         return self._load(SymptomBook, f"symptoms/{name}.toml", id=name)
+
+    def flags(self, table: str) -> FlagTableFacts:
+        """The flag table of that id."""
+        relative = f"flags/{table}.toml"
+        if relative not in self._records:
+            # Hundreds of like rows: converted in one go, not walked field by field.
+            try:
+                record = msgspec.convert(self._table(relative), FlagTableFacts)
+            except msgspec.ValidationError as error:
+                raise FactsError([Defect(relative, "wrong_type", str(error))]) from error
+            if record.source not in self._sources:
+                raise FactsError([Defect(f"{relative}: source", "unknown_source", record.source)])
+            self._records[relative] = record
+        found: FlagTableFacts = self._records[relative]
+        return found
+
+    def command_engines(self) -> CommandEngines:
+        """Engines as their commands look, and devices."""
+        return self._load(CommandEngines, "lint/engines.toml")
+
+    def command_models(self) -> CommandModels:
+        """Models and checkpoints as commands name them."""
+        return self._load(CommandModels, "lint/models.toml")
+
+    def command_cards(self) -> CommandCards:
+        """Cards that only commands name, and what starts were seen to take."""
+        return self._load(CommandCards, "lint/cards.toml")
+
+    def name_changes(self) -> tuple[NameChangeFacts, ...]:
+        """Flags and variables that came and went."""
+        return self._load(NameChanges, "lint/names.toml").names
+
+    def command_rules(self) -> tuple[CommandRuleFacts, ...]:
+        """Rules on commands, of every file of them."""
+        return tuple(
+            rule
+            for stem in self.ids("lint/rules")
+            for rule in self._load(CommandRules, f"lint/rules/{stem}.toml").rules
+        )
 
     def source(self, identifier: str) -> Source:
         """The source of that id. Raises KeyError when there is none."""
@@ -263,11 +314,28 @@ class Catalog:
             file = f"recipes/{book.model}.toml"
             defects += reference_defects(file, "model", book.model, ids["models"])
             defects += recipe_defects(book, ids["gpus"])
+        defects += self._command_defects()
         defects += name_defects("gpus", {gpu.id: _names(gpu, gpu.aliases) for gpu in gpus})
         defects += name_defects("models", {each.id: _names(each, each.names) for each in models})
         defects += name_defects("engines", {each.id: _names(each, each.names) for each in engines})
         symptoms = _collect(self._symptom_book, self.ids("symptoms"), defects)
         return (*defects, *symptom_defects(symptoms))
+
+    def _command_defects(self) -> list[Defect]:
+        """Defects of the flag tables and of what commands are judged by."""
+        defects: list[Defect] = []
+        _collect(self.flags, self.ids("flags"), defects)
+        parts: tuple[Callable[[], Any], ...] = (
+            self.command_engines,
+            self.command_models,
+            self.command_cards,
+            self.name_changes,
+            self.command_rules,
+        )
+        if (self.root / "lint").is_dir():
+            for part in parts:
+                _collect(_anyway(part), ("lint",), defects)
+        return defects
 
 
 def _collect(
@@ -281,6 +349,11 @@ def _collect(
         except FactsError as error:
             defects.extend(error.defects)
     return loaded
+
+
+def _anyway(load: Callable[[], R]) -> Callable[[str], R]:
+    """A loader of one file, in the shape of those that load by id."""
+    return lambda _: load()
 
 
 def _names(thing: ModelFacts | GpuFacts | EngineFacts, others: Iterable[str]) -> set[str]:

@@ -1,0 +1,162 @@
+"""Flags and environment variables by engine version: what may be emitted, and what a found name is.
+
+A table holds the versions that were read. About a version that was not read nothing is known: the
+answer is `UNKNOWN`, never a guess.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from heavylift.facts.command_schema import FlagFacts, FlagTableFacts
+
+_NEAR: Final = 0.84
+"""How like two names must be to suggest one for the other."""
+
+
+class Presence(StrEnum):
+    """Whether a version has a name: it does; not yet; no longer; never in a read version; or the
+    version, or the whole of the engine's names, was not read.
+    """
+
+    PRESENT = "present"
+    NOT_YET = "not_yet"
+    GONE = "gone"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A written flag, looked up: its main name, its facts, and how it was spelt."""
+
+    name: str
+    facts: FlagFacts
+    negated: bool = False
+    underscores: bool = False
+    abbreviated: bool = False
+
+
+class FlagTable:
+    """Look-ups in the table of one engine."""
+
+    def __init__(self, facts: FlagTableFacts, *, abbreviates: bool = False) -> None:
+        """`abbreviates`: the engine's parser takes unambiguous beginnings of flags."""
+        self.facts = facts
+        self.abbreviates = abbreviates
+
+    @property
+    def newest(self) -> str:
+        """The newest version read."""
+        return self.facts.read[-1]
+
+    def is_read(self, version: str) -> bool:
+        """True when that version was read."""
+        return version in self.facts.read
+
+    def flag(self, written: str) -> Found | None:
+        """The flag of that spelling: an alias, `--no-…`, underscores for dashes, `--x.member`, or
+        an unambiguous beginning. None when no read version has it.
+        """
+        exact = self._spelling(written)
+        if exact is not None:
+            return exact
+        stem = written.split(".", 1)[0]
+        dashed = "--" + stem[2:].replace("_", "-") if stem.startswith("--") else stem
+        found = self._spelling(dashed) or self._spelling(stem)
+        if found is None:
+            return self._beginning(dashed)
+        return Found(
+            name=found.name,
+            facts=found.facts,
+            negated=found.negated,
+            underscores="_" in stem and "_" not in found.name,
+        )
+
+    def flag_presence(self, name: str, version: str | None) -> Presence:
+        """Whether a version (None = the newest read) has the flag of that main name."""
+        return self._presence(self.facts.flags, name, version)
+
+    def env_presence(self, name: str, version: str | None) -> Presence:
+        """Whether a version (None = the newest read) reads the variable."""
+        return self._presence(self.facts.env, name, version)
+
+    def near_flag(self, written: str) -> str | None:
+        """A flag that may have been meant."""
+        stem = written.lstrip("-")
+        if f"-{stem}" in self._names:
+            # `--tp` for `-tp`: the short name with one dash too many.
+            return self._names[f"-{stem}"]
+        dashed = "--" + stem.replace("_", "-").lower()
+        found = difflib.get_close_matches(dashed, self._names, n=1, cutoff=_NEAR)
+        return found[0] if found else None
+
+    def near_env(self, written: str) -> str | None:
+        """A variable that may have been meant: the newest read version has it."""
+        known = [
+            name for name in self.facts.env if self.env_presence(name, None) is Presence.PRESENT
+        ]
+        longer = [name for name in known if name.startswith(f"{written}_")]
+        if len(longer) == 1:
+            return longer[0]
+        found = difflib.get_close_matches(written, known, n=1, cutoff=_NEAR)
+        return found[0] if found else None
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """Every spelling, with the main name it stands for."""
+        names = {name: name for name in self.facts.flags}
+        for name, facts in self.facts.flags.items():
+            for alias in facts.aliases:
+                names.setdefault(alias, name)
+        return names
+
+    @cached_property
+    def _negations(self) -> dict[str, str]:
+        negations = {}
+        for name, facts in self.facts.flags.items():
+            if facts.negatable:
+                negations[f"--no-{name.removeprefix('--')}"] = name
+                for alias in facts.aliases:
+                    if alias.startswith("-no"):
+                        negations[alias] = name
+        return negations
+
+    def _spelling(self, written: str) -> Found | None:
+        if written in self._negations:
+            name = self._negations[written]
+            return Found(name=name, facts=self.facts.flags[name], negated=True)
+        if written in self._names:
+            name = self._names[written]
+            return Found(name=name, facts=self.facts.flags[name])
+        return None
+
+    def _beginning(self, dashed: str) -> Found | None:
+        if not self.abbreviates or not dashed.startswith("--") or len(dashed) < len("--xx"):
+            return None
+        longer = {self._names[name] for name in self._names if name.startswith(dashed)}
+        if len(longer) != 1:
+            return None
+        name = longer.pop()
+        return Found(name=name, facts=self.facts.flags[name], abbreviated=True)
+
+    def _presence(self, names: Mapping[str, FlagFacts], name: str, version: str | None) -> Presence:
+        if version is not None and not self.is_read(version):
+            return Presence.UNKNOWN
+        if name not in names:
+            return Presence.UNKNOWN if self.facts.partial else Presence.ABSENT
+        order = self.facts.read
+        here = order.index(version or self.newest)
+        facts = names[name]
+        if facts.since is not None and here < order.index(facts.since):
+            return Presence.NOT_YET
+        if facts.until is not None and here >= order.index(facts.until):
+            return Presence.GONE
+        return Presence.PRESENT
