@@ -2,9 +2,9 @@
 
 An error names a code and its parameters and holds no prose: text is made at the edge, from the
 catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `INT` our own, `FACT`
-facts, `CKPT` checkpoints, `PLAN`, `REC` recipes, `PRE` preflight, `RUN` launch, `VER` verification,
-`BAT` batches, `GW` the gateway, `ENV` this machine, `WIRE` the protocol and its servers, `STA`
-stored state, `DEV` scripted engines, `DIA` diagnosis.
+facts, `CKPT` checkpoints, `PLAN`, `REC` recipes, `LINT` commands found elsewhere, `PRE` preflight,
+`RUN` launch, `VER` verification, `BAT` batches, `GW` the gateway, `ENV` this machine, `WIRE` the
+protocol and its servers, `STA` stored state, `DEV` scripted engines, `DIA` diagnosis.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _EXIT_BY_STAGE: Final = {
     "CKPT": Exit.INPUT,
     "PLAN": Exit.INPUT,
     "REC": Exit.INPUT,
+    "LINT": Exit.INPUT,
     "PRE": Exit.ENVIRONMENT,
     "ENV": Exit.ENVIRONMENT,
     "RUN": Exit.ENGINE,

@@ -1,0 +1,87 @@
+"""Lint: from a pasted text to findings and the mended text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from heavylift.lint.case import Case, Hints, Library
+from heavylift.lint.commands import CommandReader
+from heavylift.lint.finding import RANK, LintFinding
+from heavylift.lint.mend import mended
+from heavylift.lint.reading import read
+from heavylift.lint.rules import container, memory, model, names, pairs, settings, shape, sums
+from heavylift.records.finding import Severity
+
+SCHEMA: Final = 1
+
+_RULES: Final[tuple[Callable[[Case], Iterator[LintFinding]], ...]] = (
+    shape.shape,
+    names.names,
+    model.model,
+    container.container,
+    settings.settings,
+    sums.sums,
+    memory.memory,
+    pairs.pairs,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """What was found in a text. `engines` are those its commands start; none = no command was
+    recognised. `mended` is the text of the commands with every edit applied.
+    """
+
+    form: str
+    engines: tuple[str, ...]
+    models: tuple[str, ...]
+    findings: tuple[LintFinding, ...]
+    mended: str
+    schema: int = SCHEMA
+
+    @property
+    def is_clean(self) -> bool:
+        """True when nothing is above a remark."""
+        return all(finding.severity is Severity.INFO for finding in self.findings)
+
+
+def lint(text: str, library: Library, hints: Hints | None = None) -> Report:
+    """Everything wrong with the commands of a text. No text raises."""
+    document = read(text, CommandReader(library.engines, library.tables))
+    cases = [
+        Case(replace(command, comments=document.comments), library, hints or Hints())
+        for command in document.commands
+    ]
+    by_case = [tuple(_found(case)) for case in cases]
+    findings = _unique([*shape.copying(document), *(each for found in by_case for each in found)])
+    return Report(
+        form=document.form,
+        engines=_names(case.engine.title if case.engine else None for case in cases),
+        models=_names(case.model.title if case.model else case.model_name for case in cases),
+        findings=findings,
+        mended="\n\n".join(
+            mended(case.command, case.table, [e for each in found for e in each.mend])
+            for case, found in zip(cases, by_case, strict=True)
+        ),
+    )
+
+
+def _found(case: Case) -> Iterator[LintFinding]:
+    for rule in _RULES:
+        yield from rule(case)
+
+
+def _unique(findings: list[LintFinding]) -> tuple[LintFinding, ...]:
+    """Without repeats (a command per node repeats them), the gravest first."""
+    seen: dict[tuple[str, str], LintFinding] = {}
+    for finding in findings:
+        key = (finding.code, finding.subject)
+        if key not in seen or RANK[finding.severity] < RANK[seen[key].severity]:
+            seen[key] = finding
+    return tuple(sorted(seen.values(), key=lambda finding: RANK[finding.severity]))
+
+
+def _names(given: Iterator[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in given if name))

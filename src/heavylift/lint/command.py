@@ -1,0 +1,119 @@
+"""Command: what one pasted start of an engine says, whatever it was written in."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from heavylift.facts.command_schema import CommandEngineFacts, ImageFacts
+from heavylift.recipe.flags import Found
+
+TRUE: Final = "true"
+FALSE: Final = "false"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """A flag of the engine as written, and what it is.
+
+    `name` is the main name of the table, or the written one where the table has none. `member` is
+    the part after a dot (`--attention-config.backend`). `slip` says how it is malformed: `no_space`
+    (`--device/dev/kfd`).
+    """
+
+    written: str
+    name: str
+    value: str | None = None
+    member: str | None = None
+    found: Found | None = None
+    joined: bool = False
+    loose_json: bool = False
+    slip: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The value, or `true`/`false` of a switch."""
+        if self.found is not None and self.found.negated:
+            return FALSE
+        return TRUE if self.value is None else self.value
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """The value as a JSON object; empty when it is none."""
+        if self.value is None or not self.value.lstrip().startswith("{"):
+            return {}
+        try:
+            decoded = json.loads(self.value)
+        except (ValueError, RecursionError):
+            return {}
+        return decoded if isinstance(decoded, dict) else {}
+
+    @property
+    def likely_members(self) -> dict[str, Any]:
+        """`members`, or those of a flat object that lost its quotes: `{kv_role:kv_both}`."""
+        lost = re.fullmatch(r"\{(.*)\}", (self.value or "").strip(), re.DOTALL)
+        if self.members or lost is None:
+            return self.members
+        pairs = (part.partition(":") for part in re.split(r"[,{}]", lost[1]) if ":" in part)
+        return {key.strip("'\" "): value.strip("'\" ") for key, _, value in pairs}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Container:
+    """The container around a command. Paths of mounts are (outside, inside).
+
+    `form`: `docker`, `compose`, `kubernetes` or `systemd` (none, but with a time limit). `devices`
+    are device nodes, resources of a cluster, and `--gpus` for all cards. `start_budget_s` is how
+    long it may take to become ready before it is killed, where a probe says so.
+    """
+
+    form: str
+    image: str | None = None
+    image_facts: ImageFacts | None = None
+    options: tuple[Option, ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
+    devices: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+    network: str | None = None
+    ipc: str | None = None
+    shm_bytes: int | None = None
+    privileged: bool = False
+    start_budget_s: int | None = None
+    start_budget_from: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """One start of an engine.
+
+    `entry` are the words that start it. `fragment`: only part of a command was pasted (variables or
+    flags alone), so what is absent says nothing. `comments` are the words around it.
+    """
+
+    engine: CommandEngineFacts | None
+    entry: str = ""
+    launcher: str | None = None
+    legacy: bool = False
+    options: tuple[Option, ...] = ()
+    positionals: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    container: Container | None = None
+    fragment: bool = False
+    comments: tuple[str, ...] = ()
+
+    def given(self, name: str) -> tuple[Option, ...]:
+        """The options of that main name, in order."""
+        return tuple(option for option in self.options if option.name == name)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """Everything read from one text: commands, comments, and what copying had broken."""
+
+    form: str
+    commands: tuple[Command, ...]
+    comments: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()

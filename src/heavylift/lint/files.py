@@ -1,0 +1,331 @@
+"""Files that hold commands: compose, Kubernetes, recipes in YAML, systemd units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import yaml
+
+from heavylift.lint.command import Command, Container
+from heavylift.lint.commands import CommandReader, mount, size
+from heavylift.lint.words import Word, split
+
+_YAML_HINT: Final = re.compile(
+    r"^[ \t]*(?:-[ \t]+)?[\"']?(?:services|apiVersion|kind|spec|image|command|args|base_args|"
+    r"[a-z_]*args|env|environment|model|model_id|recipes|[a-z][a-z0-9_]*[-_][a-z0-9_-]+)[\"']?:"
+    r"(?:[ \t]|$)",
+    re.MULTILINE,
+)
+_UNIT: Final = re.compile(r"^\s*(?:\[Service\]|ExecStart\s*=)", re.MULTILINE)
+_ARGUMENT_KEYS: Final = re.compile(r"(?:[a-z_]*args|arguments|command|cmd|flags)")
+_ENV_KEYS: Final = ("env", "environment", "env_vars")
+_ENOUGH_FLAGS: Final = 2
+
+
+def is_unit(text: str) -> bool:
+    """True for a systemd unit."""
+    return _UNIT.search(text) is not None
+
+
+def documents(text: str) -> list[Any]:
+    """The YAML documents of a text; empty when it is not YAML made of mappings."""
+    if not _YAML_HINT.search(text):
+        return []
+    try:
+        loaded = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return []
+    return [each for each in loaded if isinstance(each, dict | list)]
+
+
+class FileReader:
+    """Reads commands out of structured files."""
+
+    def __init__(self, reader: CommandReader) -> None:
+        self.reader = reader
+
+    def yaml(self, loaded: list[Any]) -> tuple[str, list[Command]]:
+        """The form of the file, and its commands."""
+        forms: list[tuple[str, list[Command]]] = [
+            ("compose", [each for doc in loaded for each in self._compose(doc)]),
+            ("kubernetes", [each for doc in loaded for each in self._pods(doc)]),
+            ("recipe", [each for doc in loaded for each in self._recipe(doc, {}, None)]),
+            ("config", [each for doc in loaded for each in self._config(doc)]),
+        ]
+        return next((pair for pair in forms if pair[1]), ("yaml", []))
+
+    def unit(self, text: str) -> list[Command]:
+        """The commands of a systemd unit."""
+        joined = re.sub(r"\\\s*\n\s*", " ", text)
+        env: dict[str, str] = {}
+        commands: list[Command] = []
+        budget: int | None = None
+        for line in joined.splitlines():
+            key, equals, value = line.strip().partition("=")
+            if not equals:
+                continue
+            if key == "Environment":
+                for word in (each for command in split(value).commands for each in command):
+                    name, _, given = word.text.partition("=")
+                    env[name] = given
+            elif key.strip() == "TimeoutStartSec":
+                budget = _seconds(value)
+            elif key.strip() == "ExecStart":
+                found, _, _ = self.reader.script(value.lstrip("-@:+! "))
+                commands += found
+        return [
+            replace(
+                each,
+                env={**env, **each.env},
+                container=each.container
+                if budget is None
+                else replace(
+                    each.container or Container(form="systemd"),
+                    start_budget_s=budget,
+                    start_budget_from="TimeoutStartSec",
+                ),
+            )
+            for each in commands
+        ]
+
+    # --- compose ---------------------------------------------------------------------------------
+
+    def _compose(self, document: Any) -> Iterator[Command]:
+        services = document.get("services") if isinstance(document, dict) else None
+        if not isinstance(services, dict):
+            return
+        for service in services.values():
+            if isinstance(service, dict) and (service.get("image") or service.get("command")):
+                yield from self.reader.inside(
+                    _compose_container(service),
+                    [*_words(service.get("entrypoint")), *_words(service.get("command"))],
+                    _env(service.get("environment")),
+                )
+
+    # --- Kubernetes ------------------------------------------------------------------------------
+
+    def _pods(self, node: Any) -> Iterator[Command]:
+        """Commands of every pod template, wherever a kind keeps it."""
+        if isinstance(node, list):
+            for each in node:
+                yield from self._pods(each)
+        if not isinstance(node, dict):
+            return
+        containers = node.get("containers")
+        if isinstance(containers, list):
+            for container in containers:
+                if isinstance(container, dict):
+                    yield from self.reader.inside(
+                        _pod_container(node, container),
+                        [*_words(container.get("command")), *_words(container.get("args"))],
+                        _env(container.get("env")),
+                    )
+            return
+        for each in node.values():
+            yield from self._pods(each)
+
+    # --- recipes ---------------------------------------------------------------------------------
+
+    def _recipe(self, node: Any, env: Mapping[str, str], model: str | None) -> Iterator[Command]:
+        """Commands of any mapping that lists flags: arguments, with variables and model around."""
+        if isinstance(node, list):
+            for each in node:
+                yield from self._recipe(each, env, model)
+        if not isinstance(node, dict):
+            return
+        env = {**env, **{k: v for key in _ENV_KEYS for k, v in _env(node.get(key)).items()}}
+        named = node.get("model") or node.get("model_id") or node.get("model_name")
+        model = named if isinstance(named, str) else model
+        listed = [
+            word
+            for key, value in node.items()
+            if isinstance(key, str) and _ARGUMENT_KEYS.fullmatch(key) and _lists_flags(value)
+            for word in _words(value)
+        ]
+        if listed:
+            if model is not None and not listed[0].text.startswith("vllm"):
+                listed = [*listed, Word("--model"), Word(model)]
+            yield from self.reader.read(listed, dict(env))
+        for key, each in node.items():
+            if isinstance(each, dict | list) and not _ARGUMENT_KEYS.fullmatch(str(key)):
+                yield from self._recipe(each, env, model)
+
+    def _config(self, document: Any) -> Iterator[Command]:
+        """A file of settings named as an engine's flags (`--config FILE`)."""
+        if not isinstance(document, dict):
+            return
+        words: list[Word] = []
+        for key, value in document.items():
+            if not isinstance(key, str) or isinstance(value, dict | list):
+                continue
+            flag = f"--{key.replace('_', '-')}"
+            if isinstance(value, bool):
+                words.append(Word(flag if value else f"--no-{key.replace('_', '-')}"))
+            elif value is not None:
+                words += [Word(flag), Word(str(value), quoted=True)]
+        if sum(word.text.startswith("--") for word in words) >= _ENOUGH_FLAGS:
+            yield from (replace(each, fragment=False) for each in self.reader.read(words, {}))
+
+
+def _lists_flags(value: Any) -> bool:
+    return any(word.text.startswith("--") for word in _words(value))
+
+
+def _words(value: Any) -> list[Word]:
+    """A command as a list or as one string."""
+    if isinstance(value, str):
+        return [word for command in split(value).commands for word in command]
+    if not isinstance(value, list):
+        return []
+    words = []
+    for each in value:
+        text = str(each)
+        if re.match(r"--\S+\s+\S", text) and not text.lstrip().startswith("{"):
+            # "--flag value" in one item, as recipes write it.
+            flag, _, rest = text.partition(" ")
+            words += [Word(flag), Word(rest.strip(), quoted=True)]
+        else:
+            words.append(Word(text, quoted=" " in text))
+    return words
+
+
+def _env(value: Any) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {str(key): "" if each is None else str(each) for key, each in value.items()}
+    found = {}
+    for each in value if isinstance(value, list) else []:
+        if isinstance(each, str):
+            name, _, given = each.partition("=")
+            found[name] = given
+        elif isinstance(each, dict) and isinstance(each.get("name"), str):
+            found[each["name"]] = str(each.get("value", f"${each['name']}"))
+    return found
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(str(each) for each in value) if isinstance(value, list) else ()
+
+
+def _compose_container(service: Mapping[str, Any]) -> Container:
+    image = service.get("image")
+    mounts = [
+        mount(each)
+        if isinstance(each, str)
+        else (str(each.get("source", "")), str(each.get("target", "")))
+        for each in service.get("volumes") or []
+        if isinstance(each, str | dict)
+    ]
+    budget, origin = _health_budget(service.get("healthcheck"))
+    return Container(
+        form="compose",
+        image=image if isinstance(image, str) else None,
+        mounts=tuple(each for each in mounts if each is not None),
+        devices=(
+            *_strings(service.get("devices")),
+            *(("--gpus",) if "gpus" in service or _reserves_gpus(service) else ()),
+            *(f"--runtime={each}" for each in _strings(service.get("runtime"))),
+        ),
+        groups=_strings(service.get("group_add")),
+        ports=_strings(service.get("ports")),
+        network=_text(service.get("network_mode")),
+        ipc=_text(service.get("ipc")),
+        shm_bytes=size(_text(service.get("shm_size"))),
+        privileged=service.get("privileged") is True,
+        start_budget_s=budget,
+        start_budget_from=origin,
+    )
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _reserves_gpus(service: Mapping[str, Any]) -> bool:
+    node: Any = service
+    for key in ("deploy", "resources", "reservations", "devices"):
+        node = node.get(key) if isinstance(node, dict) else None
+    return isinstance(node, list) and any(
+        isinstance(each, dict) and "gpu" in str(each) for each in node
+    )
+
+
+def _health_budget(check: Any) -> tuple[int | None, str | None]:
+    """Seconds until a container counts as unhealthy: the start period, then the misses."""
+    if not isinstance(check, dict) or check.get("disable") is True:
+        return None, None
+    start = _seconds(str(check.get("start_period", "0s"))) or 0
+    every = _seconds(str(check.get("interval", "30s"))) or 0
+    misses = check.get("retries", 3)
+    return start + every * (misses if isinstance(misses, int) else 3), "healthcheck"
+
+
+def _pod_container(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Container:
+    volumes = {
+        each.get("name"): each for each in pod.get("volumes") or [] if isinstance(each, dict)
+    }
+    mounts: list[tuple[str, str]] = []
+    shm: int | None = None
+    for each in container.get("volumeMounts") or []:
+        if not isinstance(each, dict):
+            continue
+        inside = str(each.get("mountPath", ""))
+        volume = volumes.get(each.get("name"), {})
+        if inside == "/dev/shm":  # noqa: S108 - a mount point named in a manifest, not a file of ours
+            memory = volume.get("emptyDir")
+            limit = memory.get("sizeLimit") if isinstance(memory, dict) else None
+            # Without a limit an in-memory volume may take half of the host.
+            shm = size(_text(limit)) or 1 << 40
+        mounts.append((str(each.get("name", "")), inside))
+    security = container.get("securityContext")
+    probe, origin = _probe_budget(container)
+    image = container.get("image")
+    return Container(
+        form="kubernetes",
+        image=image if isinstance(image, str) else None,
+        mounts=tuple(mounts),
+        devices=_resources(container.get("resources")),
+        network="host" if pod.get("hostNetwork") is True else None,
+        ipc="host" if pod.get("hostIPC") is True else None,
+        shm_bytes=shm,
+        privileged=isinstance(security, dict) and security.get("privileged") is True,
+        start_budget_s=probe,
+        start_budget_from=origin,
+    )
+
+
+def _resources(resources: Any) -> tuple[str, ...]:
+    """Names of the devices a container asks its cluster for (`vendor/gpu`)."""
+    limits = resources.get("limits") if isinstance(resources, dict) else None
+    return tuple(name for name in limits if "/" in str(name)) if isinstance(limits, dict) else ()
+
+
+def _probe_budget(container: Mapping[str, Any]) -> tuple[int | None, str | None]:
+    """Seconds until the pod is restarted for not being up: the start-up probe, else liveness."""
+    for key in ("startupProbe", "livenessProbe"):
+        probe = container.get(key)
+        if isinstance(probe, dict):
+            delay, every, misses = (
+                probe.get(name, default)
+                for name, default in (
+                    ("initialDelaySeconds", 0),
+                    ("periodSeconds", 10),
+                    ("failureThreshold", 3),
+                )
+            )
+            if all(isinstance(each, int) for each in (delay, every, misses)):
+                return delay + every * misses, key
+    return None, None
+
+
+def _seconds(text: str) -> int | None:
+    """Seconds of `90`, `5min`, `1h30m`; None for `infinity` and other words."""
+    units = {"": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hr": 3600}
+    found = re.findall(r"(\d+)\s*([a-z]*)", text.lower())
+    if not found or any(unit not in units for _, unit in found):
+        return None
+    return sum(int(number) * units[unit] for number, unit in found)

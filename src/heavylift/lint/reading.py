@@ -1,0 +1,33 @@
+"""Reading: any pasted text into commands."""
+
+from __future__ import annotations
+
+from heavylift.lint.command import Document
+from heavylift.lint.commands import CommandReader
+from heavylift.lint.files import FileReader, documents, is_unit
+from heavylift.lint.typography import straighten
+
+
+def read(text: str, reader: CommandReader) -> Document:
+    """The commands of a text: a shell line or script, `docker run`, compose, Kubernetes or recipe
+    YAML, a systemd unit, or variables and flags alone. No text raises.
+    """
+    straight = straighten(text)
+    files = FileReader(reader)
+    if is_unit(straight.text):
+        return Document(form="systemd", commands=tuple(files.unit(straight.text)))
+    loaded = documents(straight.text)
+    if loaded:
+        form, commands = files.yaml(loaded)
+        if commands:
+            comments = tuple(
+                line.split("#", 1)[1].strip() for line in text.splitlines() if "#" in line
+            )
+            return Document(form=form, commands=tuple(commands), comments=comments)
+    found, comments_found, forgiven = reader.script(straight.text)
+    return Document(
+        form="shell",
+        commands=tuple(found),
+        comments=tuple(comments_found),
+        repairs=(*straight.repairs, *forgiven),
+    )

@@ -1,0 +1,1 @@
+"""The rules: small functions from a case to findings, by what they look at."""

@@ -1,0 +1,112 @@
+"""How the command is written: quotes, spaces, placeholders, entry points."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from heavylift.lint.case import Case
+from heavylift.lint.command import Document, Option
+from heavylift.lint.finding import LintFinding
+from heavylift.records.finding import Severity
+
+_PLACEHOLDER = re.compile(
+    r"<[^>]+>|/path/to|path[-_]to[-_]|your[-_ ]|\byour\b|xxx+|\{\{|changeme|/some/|模型路径|你的",
+    re.IGNORECASE,
+)
+_JSON_LIKE = re.compile(r"^\{.*[:}]", re.DOTALL)
+
+
+def shape(case: Case) -> Iterator[LintFinding]:
+    """Every finding on how the words are written."""
+    container = case.command.container
+    options = (*(container.options if container else ()), *case.command.options)
+    for option in options:
+        yield from _malformed(option)
+        yield from _json(option)
+    yield from _placeholder(case)
+    if case.command.legacy and case.serves and case.engine is not None:
+        yield LintFinding(
+            rule="legacy_entrypoint",
+            severity=Severity.INFO,
+            subject=case.command.entry,
+            text="legacy_entrypoint",
+            params={"other": case.engine.entries[0]},
+            mend=("entry",),
+            source=case.table.facts.source if case.table else None,
+        )
+
+
+def _malformed(option: Option) -> Iterator[LintFinding]:
+    if option.slip == "no_space":
+        yield LintFinding(
+            rule="malformed_flag",
+            severity=Severity.FAIL,
+            subject=f"{option.written}{option.value or ''}",
+            text="malformed_flag",
+            detail=f"{option.written}{option.value or ''}",
+            params={"flag": option.written, "value": option.value},
+            mend=("respell",),
+        )
+
+
+def _json(option: Option) -> Iterator[LintFinding]:
+    """JSON that the shell would take apart, or that is not JSON at all."""
+    value = option.value or ""
+    wants_json = option.found is not None and option.found.facts.type == "json"
+    if option.loose_json:
+        yield LintFinding(
+            rule="unquoted_json",
+            severity=Severity.FAIL,
+            subject=option.written,
+            text="unquoted_json",
+            params={"value": value},
+            mend=("quote",),
+        )
+    elif (wants_json or _JSON_LIKE.match(value)) and value.startswith("{") and not option.members:
+        if "$" in value or value.replace(" ", "") == "{}":
+            return
+        yield LintFinding(
+            rule="unquoted_json",
+            severity=Severity.FAIL,
+            subject=option.written,
+            detail="not_json",
+            text="not_json",
+            params={"value": value},
+        )
+
+
+def _placeholder(case: Case) -> Iterator[LintFinding]:
+    name = case.model_name
+    if name is not None and _PLACEHOLDER.search(name):
+        yield LintFinding(
+            rule="placeholder_model_path",
+            severity=Severity.WARN,
+            subject=name,
+            text="placeholder_model_path",
+        )
+
+
+# What a shell would choke on, apart from what only the copy lost and the mended text has again.
+_REPAIR_SEVERITY = {
+    "quotes": Severity.WARN,
+    "dashes": Severity.WARN,
+    "wide": Severity.WARN,
+    "invisible": Severity.WARN,
+    "space_after_backslash": Severity.WARN,
+    "open_quote": Severity.WARN,
+    "lost_line_breaks": Severity.INFO,
+    "lost_continuations": Severity.INFO,
+}
+
+
+def copying(document: Document) -> Iterator[LintFinding]:
+    """What copying broke, once per text."""
+    for repair in dict.fromkeys(document.repairs):
+        yield LintFinding(
+            rule="broken_by_copying",
+            severity=_REPAIR_SEVERITY[repair],
+            subject=repair,
+            detail=repair,
+            text=f"copying_{repair}",
+        )

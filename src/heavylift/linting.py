@@ -1,0 +1,138 @@
+"""The linter with its facts loaded: what the command line and other programs call."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+from heavylift.facts.catalog import Catalog
+from heavylift.facts.schema import GpuFacts
+from heavylift.lint.case import Hints, Library, PlanWish
+from heavylift.lint.check import Report, lint
+from heavylift.lint.hardware import Card
+from heavylift.plan.rules import find_version
+from heavylift.planning import Loaded, Planning
+from heavylift.recipe.flags import FlagTable
+from heavylift.records.plan import Plan, PlanRequest
+from heavylift.units import GIB
+
+_FAST_LINK_GB_PER_S: Final = 100
+"""Links between cards from here on are the card's own, below it is the slot."""
+
+
+class Linting:
+    """A catalogue, and texts linted with it."""
+
+    def __init__(self, catalog: Catalog | None = None) -> None:
+        self.catalog = catalog or Catalog()
+        self._planning = Planning(self.catalog)
+
+    def lint(
+        self,
+        text: str,
+        *,
+        rack: str | None = None,
+        model: str | None = None,
+        version: str | None = None,
+    ) -> Report:
+        """What is wrong with the commands of a text. `rack` may be any text that names one."""
+        hints = Hints(rack=rack, model=model, version=version)
+        return lint(text, self.library, hints)
+
+    @cached_property
+    def library(self) -> Library:
+        """Everything commands are judged by. Flag tables are read when an engine needs its own."""
+        catalog = self.catalog
+        commands = catalog.command_engines()
+        abbreviating = {engine.table for engine in commands.engines if engine.abbreviates}
+        return Library(
+            engines=commands.engines,
+            devices=commands.devices,
+            tables=Loaded(
+                catalog.ids("flags"),
+                lambda table: FlagTable(catalog.flags(table), abbreviates=table in abbreviating),
+            ),
+            models=catalog.command_models(),
+            cards=(*map(_planned_card, catalog.gpus()), *self._other_cards()),
+            overheads=catalog.command_cards().overheads,
+            changes=catalog.name_changes(),
+            rules=catalog.command_rules(),
+            plan=self._plan,
+        )
+
+    def _other_cards(self) -> tuple[Card, ...]:
+        """Cards without a file of their own. A name that has one by now is left to it."""
+        known = set(self.catalog.ids("gpus"))
+        return tuple(
+            Card(
+                id=each.id,
+                title=each.names[0],
+                names=each.names[1:],
+                vendor=each.vendor,
+                architecture=each.architecture,
+                memory_bytes=int(each.memory_gib * GIB),
+                link=each.link,
+            )
+            for each in self.catalog.command_cards().cards
+            if each.id not in known
+        )
+
+    def _plan(self, wish: PlanWish) -> Plan | None:
+        """The plan of a wish. Raises what the planner raises."""
+        knowledge = self._planning.knowledge(wish.model)
+        gpu = self.catalog.gpu(wish.card)
+        per_node = wish.gpus // wish.nodes if wish.nodes else None
+        text = f"{wish.nodes}x{per_node}x{gpu.id}" if wish.nodes else f"{wish.gpus}x{gpu.id}"
+        _, rack = self._planning.rack(text)
+        if rack is None:
+            return None
+        version = wish.version
+        engine = self.catalog.engine(wish.engine)
+        known = find_version(engine, version) if version is not None else None
+        layout = wish.layout
+        return self._planning.plan(
+            PlanRequest(
+                model=wish.model,
+                rack=rack,
+                engine=wish.engine,
+                engine_version=known.id if known is not None else None,
+                variant=wish.variant,
+                context_tokens=wish.context_tokens,
+                kv_cache_dtype=wish.kv_dtype,
+                layout_constraints={}
+                if layout is None
+                else {
+                    "tensor": layout.tensor_parallel_size,
+                    "pipeline": layout.pipeline_parallel_size,
+                    "data": layout.data_parallel_size,
+                    "expert": layout.expert_parallel_size,
+                    "decode_context": layout.decode_context_parallel_size,
+                },
+                gpu_memory_utilization=wish.memory_fraction,
+                max_num_batched_tokens=wish.batched_tokens,
+                max_num_seqs=wish.sequences,
+                moe_backend=wish.moe_backend if wish.moe_backend != "auto" else None,
+                vision=False if wish.text_only else None,
+            ),
+            knowledge,
+            with_fixes=False,
+        )
+
+
+def _planned_card(gpu: GpuFacts) -> Card:
+    return Card(
+        id=gpu.id,
+        title=gpu.title,
+        names=(*gpu.aliases, gpu.id),
+        vendor=gpu.vendor,
+        architecture=gpu.architecture,
+        memory_bytes=gpu.memory_visible.value,
+        link=_link(gpu),
+        planned=True,
+    )
+
+
+def _link(gpu: GpuFacts) -> str:
+    if gpu.link_bandwidth is None:
+        return "unknown"
+    return "fast" if gpu.link_bandwidth.value >= _FAST_LINK_GB_PER_S else "pcie"
