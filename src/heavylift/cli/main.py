@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "compare": "compare",
     "explain": "explain",
     "facts": "facts",
+    "lint": "lint",
     "engine": "engine",
     "diagnose": "diagnose",
     "bundle": "bundle",

@@ -30,6 +30,7 @@ _SCREENS: Final = {
     "compare": "compare",
     "explain": "explain",
     "facts": "facts",
+    "lint": "lint",
     "demo": "demo",
     "engine": "engine",
     "diagnosis": "diagnosis",

@@ -1,0 +1,58 @@
+"""Findings, the gravest first, and the mended command."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from heavylift.cli.lint import ShownFinding, ShownReport
+from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.text import text
+from heavylift.records.finding import Severity
+
+_INDENT: Final = "    "
+
+
+def lines(report: ShownReport) -> Iterator[str]:
+    """The screen, line by line. The mended command is not wrapped: it is there to be copied."""
+    nothing = text("lint.head.nothing")
+    yield text(
+        "lint.head",
+        form=text(f"lint.form.{report.form}"),
+        engines=", ".join(report.engines) or nothing,
+        models=", ".join(report.models) or "?",
+    )
+    for finding in report.findings:
+        yield from _finding(finding)
+    if not report.findings:
+        yield text("lint.clean")
+        return
+    yield text(
+        "lint.count",
+        fail=report.counts[Severity.FAIL],
+        warn=report.counts[Severity.WARN],
+        info=report.counts[Severity.INFO],
+    )
+    if report.mended:
+        yield ""
+        yield text("lint.mended")
+        yield from report.mended.splitlines()
+
+
+def _finding(finding: ShownFinding) -> Iterator[str]:
+    subject = f" {finding.subject}" if finding.subject else ""
+    yield f"{glyphs()[finding.severity]} {finding.severity.value:<7} {finding.rule}{subject}"
+    yield from _wrapped(finding.message)
+    yield from _wrapped(text("lint.finding.fix", fix=finding.fix))
+    if finding.source and finding.severity is not Severity.INFO:
+        as_of = finding.as_of or ""
+        yield from _wrapped(
+            text("lint.finding.source", source=finding.source, as_of=as_of).rstrip(", ")
+        )
+
+
+def _wrapped(words: str) -> list[str]:
+    return textwrap.wrap(
+        words, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False
+    )
