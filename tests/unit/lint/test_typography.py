@@ -1,0 +1,31 @@
+"""What copying from an article does to a text, undone."""
+
+from __future__ import annotations
+
+import pytest
+
+from heavylift.lint.typography import straighten
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "repairs"),
+    [
+        ("a --b 'c'", "a --b 'c'", ()),
+        ("a “b” ‘c’", "a \"b\" 'c'", ("quotes",)),
+        ("a —model x –port 1", "a --model x --port 1", ("dashes",)),
+        ("a ——model x", "a --model x", ("dashes",)),
+        ("a –p 1", "a -p 1", ("dashes",)),
+        ("a pre–post", "a pre–post", ()),
+        ("--a＝１", "--a=1", ("wide",)),
+        ("服务，启动", "服务，启动", ()),
+        ("a\u200b b\u00a0c", "a b c", ("invisible",)),
+        ("a\r\nb\rc", "a\nb\nc", ()),
+        ("$ vllm serve x", "vllm serve x", ()),
+        ("root@gpu-1:~# vllm serve x", "vllm serve x", ()),
+        ("```bash\na\n```", "\na\n", ()),
+    ],
+)
+def test_straighten(given: str, wanted: str, repairs: tuple[str, ...]) -> None:
+    """Each kind of damage is undone and named; prose and prompts are not reported."""
+    out = straighten(given)
+    assert (out.text, out.repairs) == (wanted, repairs)
