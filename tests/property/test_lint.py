@@ -143,7 +143,7 @@ _NODES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(_KEYS, _NODES, min_size=1, max_size=5))
 def test_any_file_is_read(document: dict[str, object]) -> None:
     """No arrangement of the keys of compose, Kubernetes and recipes raises."""
@@ -157,13 +157,14 @@ def test_quoted_words_come_back(words: list[str]) -> None:
     assert [[word.text for word in command] for command in commands] == [words]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_is_read(text: str) -> None:
     """No text raises."""
     LINTING.lint(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(_PIECES, max_size=25), st.sampled_from([None, "8x H200", "2x8 B300", "8xMI355X"]))
 def test_any_command_is_judged(pieces: list[str], rack: str | None) -> None:
     """No arrangement of the words of commands raises, with a rack or without; it is judged the
@@ -174,7 +175,7 @@ def test_any_command_is_judged(pieces: list[str], rack: str | None) -> None:
     assert LINTING.lint(text, rack=rack) == first
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 64), st.integers(1, 4), st.integers(1, 4))
 def test_more_memory_never_turns_fit_into_misfit(tensor: int, pipeline: int, data: int) -> None:
     """A layout whose weights fit an H200 fits a B300 too."""

@@ -22,9 +22,21 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
+_REPORTS: dict[str, Report] = {}
+
+
 def report_of(case: dict[str, Any], linting: Linting) -> Report:
-    """The report on a golden case."""
-    return linting.lint(case["text"], rack=case.get("on"), version=case.get("version"))
+    """The report on a golden case, made once for all tests."""
+    if case["name"] not in _REPORTS:
+        _REPORTS[case["name"]] = linting.lint(
+            case["text"], rack=case.get("on"), version=case.get("version")
+        )
+    return _REPORTS[case["name"]]
+
+
+def test_names_are_their_own() -> None:
+    """No two golden commands share a name."""
+    assert len({case["name"] for case in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
