@@ -112,6 +112,7 @@ class Case:
     command: Command
     library: Library
     hints: Hints = field(default_factory=Hints)
+    companions: tuple[Command, ...] = ()
 
     # --- the engine ------------------------------------------------------------------------------
 
@@ -173,6 +174,11 @@ class Case:
         value = self.setting(name)
         parsed = None if value is None else number(value)
         return None if parsed is None else int(parsed)
+
+    def beside(self, name: str) -> int | None:
+        """A setting of this command or, where it has none, of another one in the same text."""
+        cases = (self, *(Case(each, self.library) for each in self.companions))
+        return next((found for case in cases if (found := case.number_of(name)) is not None), None)
 
     def flag_of(self, name: str) -> str:
         """The first flag that a setting is written as, for messages."""
@@ -268,16 +274,27 @@ class Case:
         return name_key(" ".join(parts))
 
     @cached_property
+    def _named(self) -> tuple[CommandModelFacts | None, str, bool]:
+        """The model, the name it is known by, and whether that name is of its files: a served name
+        says which model answers, not which form of it is loaded.
+        """
+        mounts = self.command.container.mounts if self.command.container else ()
+        outside = " ".join(name_key(path) for path, _ in mounts)
+        for key, of_files in (
+            (self._name_key, True),
+            (name_key(self.hints.model or ""), True),
+            (outside, True),
+            (name_key(self.setting("served_name") or ""), False),
+        ):
+            found = self._match_model(key)
+            if found is not None:
+                return found, key, of_files
+        return None, self._name_key, True
+
+    @property
     def model(self) -> CommandModelFacts | None:
-        """What is known of the model; by its served name or its parsers where the path is mute."""
-        found = self._match_model(self._name_key)
-        if found is None and self.hints.model:
-            found = self._match_model(name_key(self.hints.model))
-        if found is None:
-            mounts = self.command.container.mounts if self.command.container else ()
-            beside = [self.setting("served_name") or "", *(outside for outside, _ in mounts)]
-            found = self._match_model(" ".join(map(name_key, beside)))
-        return found
+        """What is known of the model; by its served name where the path is mute."""
+        return self._named[0]
 
     def _match_model(self, key: str) -> CommandModelFacts | None:
         return next(
@@ -294,7 +311,7 @@ class Case:
         """The published form that the name betrays; None for a path or another name."""
         if self.model is None:
             return None
-        key = self._name_key.strip()
+        key = self._named[1].strip()
         return next(
             (
                 each
@@ -327,11 +344,10 @@ class Case:
         """Bytes of the checkpoint's files, where its name or its model tells."""
         if self.checkpoint is not None and self.checkpoint.bytes_total is not None:
             return self.checkpoint.bytes_total
-        if self.model is None or self.is_foreign_checkpoint:
+        model, _, of_files = self._named
+        if model is None or not of_files or self.is_foreign_checkpoint:
             return None
-        if self._foreign_quantization:
-            return None
-        return self.model.bytes_total
+        return None if self._foreign_quantization else model.bytes_total
 
     @property
     def _foreign_quantization(self) -> bool:

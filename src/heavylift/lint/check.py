@@ -51,7 +51,12 @@ def lint(text: str, library: Library, hints: Hints | None = None) -> Report:
     """Everything wrong with the commands of a text. No text raises."""
     document = read(text, CommandReader(library.engines, library.tables))
     cases = [
-        Case(replace(command, comments=document.comments), library, hints or Hints())
+        Case(
+            replace(command, comments=document.comments),
+            library,
+            hints or Hints(),
+            tuple(each for each in document.commands if each is not command),
+        )
         for command in document.commands
     ]
     by_case = [tuple(_found(case)) for case in cases]

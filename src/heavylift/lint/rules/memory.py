@@ -49,18 +49,25 @@ def _rack(case: Case, rack: NamedRack) -> Iterator[LintFinding]:
 # --- a plan --------------------------------------------------------------------------------------
 
 
-def wish_of(case: Case, rack: NamedRack) -> PlanWish | None:
-    """What to plan; None when the model, the engine, the card or the layout is not known."""
+def wish_of(case: Case, rack: NamedRack, *, any_form: bool = False) -> PlanWish | None:
+    """What to plan; None when the model, the engine, the card or the layout is not known.
+
+    `any_form`: the weights do not matter to what is asked, only the model's shape.
+    """
     facts, engine = case.model, case.engine
     if facts is None or facts.plans_as is None or engine is None or engine.plans_as is None:
         return None
-    if case.is_foreign_checkpoint or case.weights_bytes is None or not rack.card.planned:
+    known = not case.is_foreign_checkpoint and case.weights_bytes is not None
+    if not rack.card.planned or not (known or any_form):
         return None
     # An engine without ranks puts layers where there is room: its weights are added up instead.
     if not engine.settings.get("tensor") or not case.states_layout:
         return None
     gpus = case.layout.world_size
     fraction = case.setting("memory_fraction")
+    if case.setting("kv_bytes") is not None:
+        # A pinned cache is not held to the fraction: only the card limits it.
+        fraction = "1"
     return PlanWish(
         model=facts.plans_as,
         engine=engine.plans_as,
@@ -68,7 +75,7 @@ def wish_of(case: Case, rack: NamedRack) -> PlanWish | None:
         card=rack.card.id,
         gpus=gpus,
         nodes=rack.nodes if rack.gpus == gpus else None,
-        variant=case.checkpoint.variant if case.checkpoint else None,
+        variant=case.checkpoint.variant if case.checkpoint and known else None,
         layout=case.layout,
         context_tokens=case.number_of("context"),
         sequences=case.number_of("sequences"),

@@ -54,7 +54,7 @@ def _slots(case: Case) -> Iterator[LintFinding]:
 
 def _chunk(case: Case) -> Iterator[LintFinding]:
     """A cache chunk must be a whole block of every decode context rank."""
-    chunk = case.number_of("cache_chunk")
+    chunk = case.beside("cache_chunk")
     if chunk is None or not case.is_hybrid:
         return
     block = case.number_of("block") or _block_tokens(case)
@@ -84,7 +84,8 @@ def _block_tokens(case: Case) -> int | None:
     """Tokens of an attention block, from a plan; its size does not depend on the card."""
     cards = [*(rack.card for rack in case.racks), *case.library.cards]
     for card in cards:
-        wish = wish_of(case, NamedRack(card=card, nodes=None, per_node=case.layout.world_size))
+        rack = NamedRack(card=card, nodes=None, per_node=case.layout.world_size)
+        wish = wish_of(case, rack, any_form=True)
         if wish is not None:
             plan, _ = planned(case, wish)
             if plan is not None and plan.page_tokens:
