@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose schemas clean
+.PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose bench-lint schemas clean
 
 setup: $(STAMP)
 
@@ -33,7 +33,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose
+bench: bench-plan bench-stream bench-diagnose bench-lint
 
 bench-diagnose: setup
 	$(BIN)/python benchmarks/diagnose_accuracy.py
@@ -44,6 +44,9 @@ bench-plan: setup
 
 bench-stream: setup
 	$(BIN)/python benchmarks/stream_overhead.py
+
+bench-lint: setup
+	$(BIN)/python benchmarks/lint_accuracy.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas
