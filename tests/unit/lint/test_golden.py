@@ -89,3 +89,12 @@ def test_mending_mends(case: dict[str, Any], linting: Linting) -> None:
     worse = [each for each in again.findings if each.severity is Severity.FAIL]
     before = [each for each in report.findings if each.severity is Severity.FAIL]
     assert len(worse) <= len(before)
+
+
+def test_secrets_are_not_repeated(linting: Linting) -> None:
+    """A secret of the text is in no part of the report."""
+    report = linting.lint(
+        "docker run -e HF_TOKEN=hf_abcdef vllm/vllm-openai:v0.32.0 m --api-key k-1"
+    )
+    assert "hf_abcdef" not in repr(report)
+    assert "k-1" not in repr(report)

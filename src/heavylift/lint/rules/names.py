@@ -276,9 +276,12 @@ def _value(option: Option, value: str, facts: FlagFacts, known: _Names) -> Itera
 def _given_twice(known: _Names) -> Iterator[LintFinding]:
     """A flag given twice with different values: the last one wins, silently."""
     seen: dict[str, Option] = {}
+    secret = known.case.flag_of("api_key")
     for option in known.case.command.options:
         facts = option.found.facts if option.found is not None else None
         if facts is None or option.member is not None or facts.type in ("list", "json"):
+            continue
+        if option.name == secret:
             continue
         before = seen.get(option.name)
         if before is not None and before.text != option.text:

@@ -14,6 +14,7 @@ _PLACEHOLDER = re.compile(
     r"<[^>]+>|/path/to|path[-_]to[-_]|your[-_ ]|\byour\b|xxx+|\{\{|changeme|/some/|模型路径|你的",
     re.IGNORECASE,
 )
+_SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|API_?KEY|ACCESS_KEY)(?:$|_)", re.IGNORECASE)
 _JSON_LIKE = re.compile(r"^\{.*[:}]", re.DOTALL)
 
 
@@ -25,6 +26,7 @@ def shape(case: Case) -> Iterator[LintFinding]:
         yield from _malformed(option)
         yield from _json(option)
     yield from _placeholder(case)
+    yield from _secrets(case)
     if case.command.legacy and case.serves and case.engine is not None:
         yield LintFinding(
             rule="legacy_entrypoint",
@@ -74,6 +76,33 @@ def _json(option: Option) -> Iterator[LintFinding]:
             text="not_json",
             params={"value": value},
         )
+
+
+def _secrets(case: Case) -> Iterator[LintFinding]:
+    """Keys and tokens written out: everybody on the machine can read them, and every copy has them.
+
+    The mended text names a variable in their place, so that the secret is not copied once more.
+    """
+    flags = case.engine.settings.get("api_key", ()) if case.engine is not None else ()
+    written = [
+        (option.written, f"set {option.written} $API_KEY", option.value)
+        for option in case.command.options
+        if option.name in flags and not option.name.endswith("-file")
+    ]
+    written += [
+        (name, f"env {name}=${name}", value)
+        for name, value in case.command.env.items()
+        if _SECRET.search(name)
+    ]
+    for subject, mend, value in written:
+        if value and not value.startswith(("$", "/", "<")):
+            yield LintFinding(
+                rule="secret_in_command",
+                severity=Severity.INFO,
+                subject=subject,
+                text="secret_in_command",
+                mend=(mend,),
+            )
 
 
 def _placeholder(case: Case) -> Iterator[LintFinding]:
