@@ -99,20 +99,28 @@ class _Draft:
         ]
 
     def put_container(self, change: str) -> None:
-        drop, _, name = change.partition(" ")
-        if drop == "rename":
-            old, new = name.split(" ", 1)
+        """Change the container's flags: `--flag=value` in place of those of that name, `more
+        --flag=value` beside them, `drop --flag`, `rename --old --new`.
+        """
+        verb, _, rest = change.partition(" ")
+        if verb == "rename":
+            old, new = rest.split(" ", 1)
             self.box = [
                 replace(each, written=new, name=new) if each.written == old else each
                 for each in self.box
             ]
-            return
-        if drop == "drop":
-            self.box = [each for each in self.box if each.name != name]
-            return
-        name, _, value = change.partition("=")
-        self.box = [each for each in self.box if each.name != name]
-        self.box.append(Option(written=name, name=name, value=value, joined=True))
+        elif verb == "drop":
+            self.box = [each for each in self.box if each.name != rest]
+        elif verb == "more":
+            self.box.append(_flag_of(rest))
+        else:
+            made = _flag_of(change)
+            self.box = [*(each for each in self.box if each.name != made.name), made]
+
+
+def _flag_of(text: str) -> Option:
+    name, _, value = text.partition("=")
+    return Option(written=name, name=name, value=value, joined=True)
 
 
 _VERBS: Final[dict[str, Callable[[_Draft, str], None]]] = {

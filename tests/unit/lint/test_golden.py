@@ -86,9 +86,12 @@ def test_mending_mends(case: dict[str, Any], linting: Linting) -> None:
     mended = {finding.code for finding in report.findings if finding.mend}
     still = {finding.code for finding in again.findings if finding.mend}
     assert still & mended <= {"unknown_value"}
-    worse = [each for each in again.findings if each.severity is Severity.FAIL]
-    before = [each for each in report.findings if each.severity is Severity.FAIL]
-    assert len(worse) <= len(before)
+    # Another KV dtype is other arithmetic: it may show what the refused one hid.
+    follows = ("max_model_len_exceeds_kv", "cache_chunk_not_block_times_dcp")
+    loud = (Severity.FAIL, Severity.WARN)
+    before = {finding.code for finding in report.findings if finding.severity in loud}
+    new = {finding.code for finding in again.findings if finding.severity in loud} - before
+    assert [code for code in new if not code.startswith(follows)] == []
 
 
 def test_secrets_are_not_repeated(linting: Linting) -> None:

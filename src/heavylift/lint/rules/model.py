@@ -67,10 +67,21 @@ def _parsers(case: Case) -> Iterator[LintFinding]:
             subject=case.flag_of(setting),
             text=rule,
             params={"model": facts.title if facts else case.model_name, "other": name},
-            mend=(f"set {case.flag_of(setting)} {name}",) if name else (),
+            mend=_parser_mend(case, setting, name),
             source=facts.source if facts else None,
         )
     yield from _parser_family(case)
+
+
+def _parser_mend(case: Case, setting: str, name: str | None) -> tuple[str, ...]:
+    """The parser and, for tools, the switch without which nothing calls it."""
+    if name is None:
+        return ()
+    switch = setting == "tool_parser" and _knows(case, "auto_tools")
+    return (
+        f"set {case.flag_of(setting)} {name}",
+        *((f"add {case.flag_of('auto_tools')}",) if switch else ()),
+    )
 
 
 def _parser_family(case: Case) -> Iterator[LintFinding]:
