@@ -79,18 +79,21 @@ def _home(case: Case) -> Iterator[LintFinding]:
 
 
 def _divides(case: Case) -> Iterator[LintFinding]:
-    """Heads and experts over ranks, where no rack is named to plan on."""
+    """Heads and experts over ranks, where no rack is named to plan on.
+
+    Heads must divide. Experts may be spread unevenly by some kernels, and then some ranks wait.
+    """
     facts, layout = case.model, case.layout
     if facts is None:
         return
-    for count, ranks, code, name in (
-        (facts.heads, layout.tensor_parallel_size, "heads", "tensor"),
-        (facts.experts, layout.expert_parallel_size, "experts", "expert"),
+    for count, ranks, code, name, severity in (
+        (facts.heads, layout.tensor_parallel_size, "heads", "tensor", Severity.FAIL),
+        (facts.experts, layout.expert_parallel_size, "experts", "expert", Severity.INFO),
     ):
         if count is not None and count % ranks:
             yield LintFinding(
                 rule="layout_not_possible",
-                severity=Severity.FAIL,
+                severity=severity,
                 subject=layout.label,
                 detail=code,
                 text=f"refused_{code}",
