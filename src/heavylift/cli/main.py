@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "explain": "explain",
     "facts": "facts",
     "lint": "lint",
+    "doctor": "doctor",
     "engine": "engine",
     "diagnose": "diagnose",
     "bundle": "bundle",

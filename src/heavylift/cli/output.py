@@ -31,6 +31,7 @@ _SCREENS: Final = {
     "explain": "explain",
     "facts": "facts",
     "lint": "lint",
+    "doctor": "doctor",
     "demo": "demo",
     "engine": "engine",
     "diagnosis": "diagnosis",

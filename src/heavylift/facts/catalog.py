@@ -36,6 +36,8 @@ from heavylift.facts.consistency import (
 )
 from heavylift.facts.decode import Decoder, Defect
 from heavylift.facts.schema import (
+    CheckFacts,
+    CheckList,
     CheckpointFormat,
     EngineFacts,
     FamilyFacts,
@@ -181,6 +183,10 @@ class Catalog:
             for rule in self._load(CommandRules, f"lint/rules/{stem}.toml").rules
         )
 
+    def checks(self, group: str) -> tuple[CheckFacts, ...]:
+        """The doctor's checks of a group, in order."""
+        return self._load(CheckList, f"checks/{group}.toml").checks
+
     def source(self, identifier: str) -> Source:
         """The source of that id. Raises KeyError when there is none."""
         return self._sources[identifier]
@@ -296,6 +302,7 @@ class Catalog:
         families = {each.id: each for each in _collect(self.family, ids["families"], defects)}
         models = _collect(self.model, ids["models"], defects)
         books = _collect(self.recipes, self.ids("recipes"), defects)
+        _collect(self.checks, self.ids("checks"), defects)
 
         for gpu in gpus:
             defects += reference_defects(f"gpus/{gpu.id}.toml", "node", gpu.node, ids["nodes"])

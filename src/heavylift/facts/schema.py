@@ -560,3 +560,40 @@ class Showcase:
 
     model: str
     rack: str
+
+
+# --- checks of a host ----------------------------------------------------------------------------
+
+
+class CheckSeverity(StrEnum):
+    """How bad it is when a check does not pass, in the words of findings."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    INFO = "info"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckFacts(Rule):
+    """A check of the doctor: what it is about, how bad a failure is, what it rests on.
+
+    `scope` names what must be there for the check to apply: `native` (not WSL), `wsl`, `container`,
+    `gpu` (any card), `several_gpus`, `several_nodes`, `rdma`. `case_fixes` are the cases of a
+    failure with a remedy of their own. `values` are its limits and tables, `references` the public
+    threads where the failure was seen.
+    """
+
+    id: str
+    group: str
+    severity: CheckSeverity
+    scope: tuple[str, ...] = ()
+    case_fixes: tuple[str, ...] = ()
+    values: dict[str, int | float | str] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckList:
+    """The checks of one file, in the order in which they are shown."""
+
+    checks: tuple[CheckFacts, ...]

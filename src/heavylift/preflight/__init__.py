@@ -1,0 +1,1 @@
+"""Preflight: what a machine is like (snapshot), and whether that will do (checks)."""
