@@ -71,7 +71,7 @@ def _describe_gguf(path: Path, files: list[Path]) -> dict[str, Any]:
 
 
 def _remote_code(path: Path) -> dict[str, Any]:
-    """Which configuration files ask for the checkpoint's own code, and what its tokenizer imports."""
+    """Which configuration files ask for code of the checkpoint, and what its tokenizer imports."""
     folder = path if path.is_dir() else path.parent
     asking = []
     for name in ("config.json", "tokenizer_config.json", "processor_config.json"):

@@ -72,7 +72,7 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "device_id": ("deviceid", "gpuid"),
     "bus_id": ("bdf", "pcibus"),
     "unique_id": ("asicserial", "uniqueid", "uuid"),
-    "vbios": ("vbiosversion", "partnumber"),
+    "vbios": ("vbiosversion",),
     "compute_units": ("numcomputeunits",),
     "compute_partition": ("computepartition", "acceleratortype", "profiletype"),
     "memory_partition": ("memorypartition",),
@@ -183,8 +183,9 @@ def _gpu(index: int, values: list[tuple[str, str, str]]) -> AmdGpu:
 
     def total(word: str) -> int | None:
         """A total where the tool gives one, else the sum over the blocks."""
-        if (stated := whole(by_key.get(f"total{word}"))) is not None:
-            return stated
+        stated = by_key.get(f"total{word}count") or by_key.get(f"total{word}")
+        if whole(stated) is not None:
+            return whole(stated)
         counts = [whole(value) for _, key, value in values if key in (word, f"{word}count")]
         given = [count for count in counts if count is not None]
         return sum(given) if given else None
@@ -196,7 +197,7 @@ def _gpu(index: int, values: list[tuple[str, str, str]]) -> AmdGpu:
         device_id=found("device_id"),
         bus_id=found("bus_id"),
         unique_id=found("unique_id"),
-        vbios=found("vbios"),
+        vbios=found("vbios") or _within(values, "vbios", "version"),
         compute_units=whole(found("compute_units")),
         compute_partition=found("compute_partition"),
         memory_partition=found("memory_partition"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.schema import CheckFacts
 from heavylift.preflight.checks import (
     amd,
@@ -46,6 +46,7 @@ ACROSS_HOSTS: Final = "node.equal"
 """The one check that looks at all hosts at once."""
 
 ALL_HOSTS: Final = "*"
+_SHOWN_CHARACTERS: Final = 300
 _OF_PLAN: Final = "plan."
 """Checks of the plan's arithmetic: the same on every host, so they are made once."""
 
@@ -141,6 +142,7 @@ def _run(judged: Callable[[], Outcome], check: CheckFacts, subject: str) -> Find
     except (HeavyliftError, LookupError, TypeError, ValueError, OverflowError):
         # A snapshot is a foreign document: what in it has another shape was not observed.
         return _unknown(check, subject, "unreadable", "")
+    observed, expected = _printable(outcome.observed), _printable(outcome.expected)
     severity = outcome.severity or Severity(check.severity)
     has_own_fix = outcome.case in check.case_fixes
     needs_fix = severity in (Severity.WARN, Severity.FAIL) or has_own_fix
@@ -150,21 +152,29 @@ def _run(judged: Callable[[], Outcome], check: CheckFacts, subject: str) -> Find
         code="doctor.ok" if outcome.case == OK else f"doctor.{check.id}.{outcome.case}",
         severity=severity,
         subject=subject,
-        observed=outcome.observed,
-        expected=outcome.expected,
+        observed=observed,
+        expected=expected,
         fix=fix if needs_fix else None,
-        evidence=outcome.evidence,
+        evidence=tuple(str(_printable(line)) for line in outcome.evidence),
         source=check.source,
         params={
-            "observed": outcome.observed,
-            "expected": outcome.expected,
-            **outcome.params,
+            "observed": observed,
+            "expected": expected,
+            **{name: _printable(value) for name, value in outcome.params.items()},
         },
     )
 
 
+def _printable(value: Scalar) -> Scalar:
+    """A value as it may be shown: what machines say must not steer a terminal or fill a screen."""
+    if not isinstance(value, str):
+        return value
+    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in value)
+    return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
+
+
 def _unknown(check: CheckFacts, subject: str, reason: str, probe: str) -> Finding:
-    shown = probe.removeprefix("read:").removeprefix("tool:")
+    shown = str(_printable(probe.removeprefix("read:").removeprefix("tool:")))
     return Finding(
         id=check.id,
         code=f"doctor.unknown.{reason}",

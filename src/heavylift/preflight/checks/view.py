@@ -28,6 +28,7 @@ NVIDIA: Final = "nvidia"
 PROBE_MARK: Final = "HEAVYLIFT_PROBE "
 
 _VENDOR_BY_PCI: Final = {pci.AMD: AMD, pci.NVIDIA: NVIDIA}
+_WHY_NOT_RUN: Final = ("time_limit", "no_engine_python")
 _ROCM_SMI: Final = "tool:rocm-smi "
 _KERNEL_LOGS: Final = (
     "tool:dmesg --time-format=iso",
@@ -528,7 +529,7 @@ class View:
 
 def _reason(found: Observation) -> str:
     """The code of why an observation holds nothing."""
-    if found.state is State.NOT_RUN and found.detail:
+    if found.state is State.NOT_RUN and found.detail in _WHY_NOT_RUN:
         return found.detail
     return str(found.state)
 
