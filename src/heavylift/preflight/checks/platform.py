@@ -9,6 +9,11 @@ from heavylift.preflight.checks.outcome import NotObservedError, Outcome, bad, i
 from heavylift.preflight.checks.view import View
 from heavylift.telemetry.proc import parse_os_release
 
+_WHO_MADE_IT: Final = (
+    "tool:systemd-detect-virt",
+    "read:/sys/class/dmi/id/sys_vendor",
+    "read:/sys/class/dmi/id/product_name",
+)
 _VIRTUAL: Final = ("kvm", "qemu", "vmware", "xen", "microsoft", "amazon", "oracle", "parallels")
 
 
@@ -50,13 +55,11 @@ def virtual_machine(view: View, _check: CheckFacts) -> Outcome:
 def _virtualisation(view: View) -> str | None:
     """The hypervisor's name; None on bare metal. A container answers for itself, not its host."""
     words = []
-    for key in ("tool:systemd-detect-virt", "read:/sys/class/dmi/id/sys_vendor"):
+    for key in _WHO_MADE_IT:
         found = view.snapshot.observations.get(key)
+        # The tool ends with 1 on bare metal: its word counts, not its status.
         if found is not None and found.text.strip():
             words.append(found.text.strip())
-    product = view.snapshot.observations.get("read:/sys/class/dmi/id/product_name")
-    if product is not None:
-        words.append(product.text.strip())
     for word in words:
         if any(sign in word.lower() for sign in _VIRTUAL):
             return word

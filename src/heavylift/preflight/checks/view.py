@@ -295,7 +295,7 @@ class View:
     @property
     def _bus_seen(self) -> bool:
         try:
-            return bool(self.pci_devices)
+            return any(device.vendor_id is not None for device in self.pci_devices)
         except (NotObservedError, HeavyliftError):
             return False
 
