@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -127,9 +128,9 @@ def command(  # noqa: PLR0917 - click passes every option by name
     target = _planned(target, snapshots, catalog)
     facts = {group: catalog.checks(group) for group in GROUPS}
     report = judge(snapshots, target, facts, target_name=target_name)
-    shown = show(report, facts)
-    out.record("doctor", replace(shown, verbose=verbose) if not as_json else shown)
-    out.next_command(_next(shown, target_name))
+    shown = replace(show(report, facts), verbose=verbose)
+    out.record("doctor", shown)
+    out.next_command(_next(shown, files))
     return Exit.ENVIRONMENT if report.failed else Exit.OK
 
 
@@ -234,7 +235,11 @@ def _shown(finding: Finding, check: CheckFacts) -> ShownFinding:
     )
 
 
-def _next(report: ShownReport, target_name: str | None) -> str:
-    if report.failed or target_name is not None:
-        return "heavylift doctor -v"
-    return "heavylift doctor --for kimi-k3"
+def _next(report: ShownReport, files: tuple[Path, ...]) -> str:
+    """The same against a model, with details where something is wrong."""
+    words = ["heavylift", "doctor", "--for", report.target or "kimi-k3"]
+    for path in files:
+        words += ["--from", str(path)]
+    if report.failed and not report.verbose:
+        words.append("-v")
+    return shlex.join(words)

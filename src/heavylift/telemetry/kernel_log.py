@@ -65,7 +65,7 @@ _SIGNS: Final = tuple(
         (KernelEventKind.AMD_RING_TIMEOUT, r"amdgpu.*ring \S+ timeout"),
         (KernelEventKind.AMD_VRAM_LOST, r"VRAM is lost"),
         (KernelEventKind.HARDWARE_ERROR, r"uncorrectable hardware error|amdgpu.*poison.*consum"),
-        (KernelEventKind.OOM_KILL, r"Out of memory: Kill(?:ed)? process|oom-kill:|Memory cgroup out of"),
+        (KernelEventKind.OOM_KILL, r"[Oo]ut of memory: Kill(?:ed)? process|oom-kill:"),
         (KernelEventKind.IOMMU_FAULT, r"AMD-Vi: .*IO_PAGE_FAULT|DMAR: .*fault addr"),
         (KernelEventKind.PEER_DMABUF, r"mlx5dv_reg_dmabuf_mr"),
     )

@@ -1,4 +1,4 @@
-"""Hosts of our own making: two that are well (AMD and NVIDIA), to be spoiled one thing at a time."""
+"""Hosts of our own making: two that are well (AMD and NVIDIA), to be spoiled one by one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def _host() -> Observations:
         "/proc/1/cgroup": "0::/init.scope\n",
         "/proc/cmdline": "iommu=pt",
         "/proc/meminfo": (
-            "MemTotal: 3170000000 kB\nMemAvailable: 3100000000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
+            "MemTotal: 3170000000 kB\nMemAvailable: 3100000000 kB\n"
+            "SwapTotal: 0 kB\nSwapFree: 0 kB\n"
         ),
         "/proc/modules": "nvidia_peermem 16384 0 - Live 0x0\n",
         "/proc/net/route": (
@@ -61,7 +62,8 @@ def _host() -> Observations:
         ),
         "/proc/self/mountinfo": "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n",
         "/proc/self/status": (
-            "Uid:\t1000\t1000\nGid:\t1000\nGroups:\t44 109\nCapEff:\t0000000000800000\nSeccomp:\t0\n"
+            "Uid:\t1000\t1000\nGid:\t1000\nGroups:\t44 109\n"
+            "CapEff:\t0000000000800000\nSeccomp:\t0\n"
         ),
         "/proc/sys/kernel/numa_balancing": "0\n",
         "/proc/sys/kernel/osrelease": "6.8.0-60-generic\n",
@@ -77,10 +79,10 @@ def _host() -> Observations:
     for path in ("/.dockerenv", "/run/.containerenv", "/dev/dxg", "/sys/module/nvidia_peermem"):
         found[f"stat:{path}"] = ABSENT
     for pattern in (
-        "/dev/shm/nccl-*",
-        "/dev/shm/psm_*",
-        "/dev/shm/sem.mp-*",
-        "/tmp/aiter_configs/*.lock",
+        "/dev/shm/nccl-*",  # noqa: S108 - a name in a recording
+        "/dev/shm/psm_*",  # noqa: S108 - a name in a recording
+        "/dev/shm/sem.mp-*",  # noqa: S108 - a name in a recording
+        "/tmp/aiter_configs/*.lock",  # noqa: S108 - a name in a recording
         "/sys/class/infiniband/*/ports/*/state",
         "/dev/dri/renderD*",
         "/dev/nvidia[0-9]*",
@@ -117,7 +119,7 @@ def _engine() -> Observations:
                 "hipcc": "/opt/rocm/bin/hipcc",
                 "ninja": "/usr/bin/ninja",
                 "cxx": "/usr/bin/g++",
-                "writable": {"/tmp": True},
+                "writable": {"/root/.cache": True},
                 "locks": [],
             }
         ),
@@ -159,7 +161,7 @@ def amd_host() -> Observations:
         "read:/opt/rocm/.info/version": said("7.2.2-12\n"),
         "glob:/dev/dri/renderD*": said("\n".join(f"/dev/dri/renderD{128 + n}" for n in range(8))),
         "engine:torch": _probe(
-            {"version": "2.9.0+rocm7.2", "hip": "7.2", "cuda": None, "available": True, "devices": 8}
+            {"version": "2.9.0", "hip": "7.2", "cuda": None, "available": True, "devices": 8}
         ),
         "engine:cuinit": _probe({"library": None, "reason": "no such file"}),
         "tool:nvidia-smi -q -x": ABSENT,
@@ -179,10 +181,7 @@ def amd_host() -> Observations:
         ),
         "tool:amd-smi metric --json": said(
             json.dumps(
-                [
-                    {"gpu": number, "ecc": {"total_uncorrectable_count": 0}}
-                    for number in range(8)
-                ]
+                [{"gpu": number, "ecc": {"total_uncorrectable_count": 0}} for number in range(8)]
             )
         ),
     }
@@ -288,7 +287,7 @@ def nvidia_host() -> Observations:
         "tool:rocminfo": ABSENT,
         "engine:cuinit": _probe({"library": "libcuda.so.1", "code": 0, "devices": 8}),
         "engine:torch": _probe(
-            {"version": "2.9.0+cu130", "hip": None, "cuda": "13.0", "available": True, "devices": 8}
+            {"version": "2.9.0", "hip": None, "cuda": "13.0", "available": True, "devices": 8}
         ),
     }
     return found
@@ -390,7 +389,9 @@ HOSTS: dict[str, Callable[[], Observations]] = {"amd": amd_host, "nvidia": nvidi
 def snapshot() -> Callable[..., Snapshot]:
     """A host with some observations changed: text = what was said, None = not observed at all."""
 
-    def take(host: str, changes: Mapping[str, Change] | None = None, name: str = "node1") -> Snapshot:
+    def take(
+        host: str, changes: Mapping[str, Change] | None = None, name: str = "node1"
+    ) -> Snapshot:
         observations = HOSTS[host]()
         for key, change in (changes or {}).items():
             if change is None:

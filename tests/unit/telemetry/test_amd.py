@@ -170,7 +170,7 @@ def test_gfx_names(number: int, name: str | None) -> None:
 
 
 def test_kfd_topology() -> None:
-    """Memory is that of the banks (local_mem_size is 0 on recent cards), the address is composed."""
+    """Memory is that of the banks (local_mem_size is 0 on recent cards)."""
     node = "/sys/class/kfd/kfd/topology/nodes/1"
     (found,) = kfd.parse_topology(
         {

@@ -106,7 +106,7 @@ def test_mounts(recorded: Recorded) -> None:
     assert getattr(proc.mount_of("/mnt/without", mounts), "target", None) == "/"
     assert proc.mount_of("relative", mounts) is None
     (plain,) = proc.parse_mounts("tmpfs /dev/shm tmpfs rw,size=64k 0 0")
-    assert (plain.target, plain.options) == ("/dev/shm", ("rw", "size=64k"))
+    assert (plain.fstype, plain.options) == ("tmpfs", ("rw", "size=64k"))
 
 
 def test_pressure() -> None:
@@ -137,7 +137,7 @@ def test_kernel_command_line() -> None:
 
 def test_os_release() -> None:
     """Quotes are taken off, comments passed over."""
-    found = proc.parse_os_release('NAME="Ubuntu"\n# a comment=1\nID=ubuntu\nVERSION_ID=\'24.04\'')
+    found = proc.parse_os_release("NAME=\"Ubuntu\"\n# a comment=1\nID=ubuntu\nVERSION_ID='24.04'")
     assert found == {"NAME": "Ubuntu", "ID": "ubuntu", "VERSION_ID": "24.04"}
 
 
@@ -159,7 +159,8 @@ def test_device_nodes(recorded: Recorded) -> None:
 def test_status_and_groups() -> None:
     """A process's groups and capabilities are numbers; names come from /etc/group."""
     status = proc.parse_status(
-        "Uid:\t1000\t1000\nGid:\t1000\t1000\nGroups:\t44 992 \nCapEff:\t0000000000800000\nSeccomp:\t2\n"
+        "Uid:\t1000\t1000\nGid:\t1000\t1000\nGroups:\t44 992 \n"
+        "CapEff:\t0000000000800000\nSeccomp:\t2\n"
     )
     assert status.groups == (44, 992, 1000)
     assert status.capabilities == 1 << 23

@@ -50,9 +50,7 @@ def test_query_reads_every_field(recorded: Recorded) -> None:
         thermal_slowdown=True,
         power_brake=False,
         processes=(
-            smi.NvidiaProcess(
-                pid=4242, name="VLLM::EngineCore", used_bytes=2000 * MIB, kind="C"
-            ),
+            smi.NvidiaProcess(pid=4242, name="VLLM::EngineCore", used_bytes=2000 * MIB, kind="C"),
             smi.NvidiaProcess(pid=4243, name="VLLM::Worker_TP1", used_bytes=None, kind="C"),
         ),
     )

@@ -130,7 +130,8 @@ READINGS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
     ),
     "ibv_devinfo__h100_ib.txt": (
         lambda text: [
-            (each.name, each.firmware, each.ports[0].state) for each in infiniband.parse_devinfo(text)
+            (each.name, each.firmware, each.ports[0].state)
+            for each in infiniband.parse_devinfo(text)
         ],
         [("mlx5_ib0", "28.43.1014", "ACTIVE")],
     ),

@@ -22,6 +22,7 @@ _STYLE: Final = {
 _ORDER: Final = ("fail", "warn", "unknown", "info", "ok")
 _INDENT: Final = " " * 12
 _ALL_HOSTS: Final = "*"
+_EVIDENCE_LINES: Final = 3
 
 
 def lines(report: ShownReport) -> Iterator[Text | str]:
@@ -68,7 +69,7 @@ def _group(report: ShownReport, found: list[ShownFinding]) -> Iterator[Text | st
             for finding in chosen:
                 yield from _finding(finding, several=several, verbose=report.verbose)
         elif severity == "unknown" and chosen:
-            yield from _unknown(chosen)
+            yield from _unknown(chosen, several=several)
 
 
 def _finding(finding: ShownFinding, *, several: bool, verbose: bool) -> Iterator[Text | str]:
@@ -84,12 +85,11 @@ def _finding(finding: ShownFinding, *, several: bool, verbose: bool) -> Iterator
         (f"  {finding.id}", "dim"),
     )
     yield from _wrapped(finding.message)
+    yield from _evidence(finding, verbose=verbose)
     if finding.fix is not None:
         yield from _wrapped(text("doctor.fix", fix=finding.fix))
     if not verbose:
         return
-    for line in finding.evidence:
-        yield from _wrapped(f"| {line}")
     if finding.source is not None:
         yield from _wrapped(text("doctor.source", source=f"{finding.source} ({finding.as_of})"))
     if finding.severity in ("fail", "warn"):
@@ -97,22 +97,32 @@ def _finding(finding: ShownFinding, *, several: bool, verbose: bool) -> Iterator
             yield f"{_INDENT}{text('doctor.see', url=url)}"
 
 
-def _unknown(chosen: list[ShownFinding]) -> Iterator[Text | str]:
+def _evidence(finding: ShownFinding, *, verbose: bool) -> Iterator[str]:
+    """The lines a finding rests on; without -v the first few, each cut to one line."""
+    if verbose:
+        for line in finding.evidence:
+            yield from _wrapped(f"| {line}")
+        return
+    for line in finding.evidence[:_EVIDENCE_LINES]:
+        yield next(_wrapped(f"| {line}"))
+    more = len(finding.evidence) - _EVIDENCE_LINES
+    if more > 0:
+        yield f"{_INDENT}| {text('doctor.more', count=more)}"
+
+
+def _unknown(chosen: list[ShownFinding], *, several: bool) -> Iterator[Text | str]:
     """Unknown checks, by reason: one missing tool explains many."""
     by_reason: dict[str, list[str]] = {}
     for finding in chosen:
-        names = by_reason.setdefault(finding.message, [])
+        where = f" [{finding.subject}]" if several else ""
+        names = by_reason.setdefault(f"{finding.message}{where}", [])
         if finding.title not in names:
             names.append(finding.title)
     word = text("doctor.word.unknown")
     for reason, titles in by_reason.items():
-        yield (
-            Text.assemble("  ", (f"{glyphs()['unknown']} {word:<8}", _STYLE["unknown"]), titles[0])
-            if len(titles) == 1
-            else Text.assemble(
-                "  ", (f"{glyphs()['unknown']} {word:<8}", _STYLE["unknown"]), f"{len(titles)} ×"
-            )
-        )
+        head = titles[0] if len(titles) == 1 else f"{len(titles)} ×"
+        glyph = f"{glyphs()['unknown']} {word:<8}"
+        yield Text.assemble("  ", (glyph, _STYLE["unknown"]), head)
         if len(titles) > 1:
             yield from _wrapped(", ".join(titles))
         yield from _wrapped(reason)

@@ -28,6 +28,7 @@ NVIDIA: Final = "nvidia"
 PROBE_MARK: Final = "HEAVYLIFT_PROBE "
 
 _VENDOR_BY_PCI: Final = {pci.AMD: AMD, pci.NVIDIA: NVIDIA}
+_REFUSALS: Final = ("not permitted", "ermission denied")
 _WHY_NOT_RUN: Final = ("time_limit", "no_engine_python")
 _ROCM_SMI: Final = "tool:rocm-smi "
 _KERNEL_LOGS: Final = (
@@ -217,17 +218,17 @@ class View:
     @cached_property
     def kernel_events(self) -> tuple[KernelEvent, ...]:
         """What the kernel log says. Raises when no log could be read."""
-        reason = NotObservedError("not_collected", _KERNEL_LOGS[0])
+        reason: NotObservedError | None = None
         for key in _KERNEL_LOGS:
             try:
                 found = self.text(key)
             except NotObservedError as error:
-                reason = error
+                reason = reason or error
                 continue
             # A journal that was never written looks like a quiet one.
             if found or "No journal files" not in self.observation(key).detail:
                 return parse_kernel_log(found)
-        raise reason
+        raise reason or NotObservedError("denied", _KERNEL_LOGS[-1])
 
     def kernel_lines(self, *kinds: KernelEventKind) -> tuple[str, ...]:
         """The lines of events of these kinds."""
@@ -531,6 +532,8 @@ def _reason(found: Observation) -> str:
     """The code of why an observation holds nothing."""
     if found.state is State.NOT_RUN and found.detail in _WHY_NOT_RUN:
         return found.detail
+    if found.state is State.FAILED and any(sign in found.detail for sign in _REFUSALS):
+        return State.DENIED
     return str(found.state)
 
 
