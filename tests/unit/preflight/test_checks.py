@@ -125,6 +125,11 @@ def defect(problem: str) -> list[dict[str, str]]:
     return [{"path": "model-00001-of-000096.safetensors", "problem": problem, "detail": "1 ≠ 2"}]
 
 
+def said_failed(detail: str) -> Observation:
+    """A probe that failed and said why."""
+    return Observation(state=State.FAILED, detail=detail, exit_status=1)
+
+
 def process(title: str, *, devices: tuple[str, ...] = (), state: str = "S") -> str:
     """A process that matters."""
     return json.dumps({"title": title, "state": state, "handles": "read", "devices": list(devices)})
@@ -751,6 +756,17 @@ SPOILED: tuple[tuple[str, str, str, Mapping[str, Any], str, str], ...] = (
         "amd",
         {
             "speed:/models/k3/a.safetensors": '{"bytes": 9000000000, "seconds": 1.0}',
+            "read:/proc/mdstat": "md0 : active raid1 b[1] a[0](F)\n      9 blocks [2/1] [_U]\n",
+        },
+        "degraded",
+        "warn",
+    ),
+    (
+        "disk.type",
+        "amd",
+        "amd",
+        {
+            "speed:/models/k3/a.safetensors": '{"bytes": 9000000000, "seconds": 1.0}',
             "read:/proc/self/mountinfo": "30 22 0:44 / /models rw - nfs4 server:/models rw",
         },
         "network",
@@ -1112,6 +1128,442 @@ def test_every_check_is_spoiled_or_named() -> None:
     """Every check has a host here that does not pass it; the others have tests of their own."""
     own = {"plan.quant_block", "plan.experts", "ib.ibgda"}
     assert {row[0] for row in SPOILED} | own == set(CHECKS)
+
+
+NO_LISTING = {
+    "tool:amd-smi static --json": None,
+    "tool:amd-smi metric --json": None,
+    "tool:amd-smi bad-pages --json": None,
+}
+NO_DRM = {f"read:/sys/class/drm/card{number}/device/vendor": None for number in range(8)}
+NO_KFD = {
+    f"{NODE}/{number + 2}/{name}": None
+    for number in range(8)
+    for name in (
+        "gpu_id",
+        "properties",
+        "mem_banks/0/properties",
+        *(f"io_links/{place}/properties" for place in range(7)),
+    )
+}
+NO_BANKS = {f"{NODE}/{number + 2}/mem_banks/0/properties": None for number in range(8)}
+ROCM_SMI = {
+    "tool:rocm-smi --showid --json": json.dumps(
+        {
+            f"card{number}": {
+                "Card Series": "AMD Instinct MI355X",
+                "VRAM Total Memory (B)": "309220868096",
+                "VRAM Total Used Memory (B)": "1000",
+                "VBIOS version": "113-A",
+            }
+            for number in range(8)
+        }
+    )
+}
+ALONE = f"{NODE}/2/properties"
+
+# check, host, target, what is changed, the code of the finding: what is not seen, and what is seen
+# by another way when the first one is closed
+OTHERWISE: tuple[tuple[str, str, str, Mapping[str, Any], str], ...] = (
+    ("amd.kfd_open", "amd", "none", {"open:/dev/kfd": HUNG}, "unknown.time_limit"),
+    ("amd.arch", "amd", "none", NO_KFD, "unknown.absent"),
+    (
+        "amd.arch",
+        "amd",
+        "none",
+        NO_KFD | {"tool:rocminfo": "*******\nAgent 1\n*******\n  Name: gfx950\n  Device Type: GPU"},
+        "amd.arch.seen",
+    ),
+    (
+        "amd.arch",
+        "amd",
+        "none",
+        NO_KFD | {"tool:rocminfo": "ROCk module is loaded"},
+        "unknown.no_card_listed",
+    ),
+    ("amd.partition", "amd", "none", NO_DRM, "ok"),
+    ("amd.partition", "amd", "none", NO_DRM | NO_LISTING, "unknown.not_collected"),
+    ("amd.partition", "amd", "none", NO_DRM | NO_LISTING | ROCM_SMI, "unknown.not_stated"),
+    ("amd.vram", "amd", "amd", NO_BANKS, "ok"),
+    ("amd.vram", "amd", "amd", NO_KFD | NO_DRM | NO_LISTING | ROCM_SMI, "ok"),
+    ("amd.vram", "amd", "amd", NO_KFD | NO_DRM, "unknown.not_stated"),
+    ("amd.vram", "amd", "amd", NO_KFD | NO_DRM | NO_LISTING, "unknown.no_card_listed"),
+    ("amd.vram_free", "amd", "none", NO_DRM, "unknown.not_stated"),
+    ("amd.igpu", "amd", "none", NO_DRM, "unknown.not_stated"),
+    (
+        "amd.igpu",
+        "amd",
+        "none",
+        {
+            f"{DRM}/mem_info_vram_total": "536870912",
+            "environ:": '{"HIP_VISIBLE_DEVICES": "1,2,3,4,5,6,7"}',
+        },
+        "ok",
+    ),
+    ("amd.firmware", "amd", "none", NO_DRM | NO_LISTING | ROCM_SMI, "ok"),
+    (
+        "amd.firmware",
+        "amd",
+        "none",
+        NO_DRM | {"tool:amd-smi static --json": amd_cards(a=1)},
+        "unknown.not_stated",
+    ),
+    ("amd.ras", "amd", "none", NO_LISTING | ROCM_SMI, "unknown.not_stated"),
+    ("amd.groups", "amd", "none", {STATUS: "Uid:\t0\nGroups:\t0\n"}, "ok"),
+    ("amd.kfd_topology", "amd", "none", {ALONE: "simd_count 0"}, "amd.kfd_topology.fewer"),
+    ("nv.mig", "nvidia", "none", {XML: card(count=0)}, "unknown.no_card_listed"),
+    ("nv.smi", "nvidia", "none", {XML: card(count=0)}, "nv.smi.none"),
+    ("nv.smi", "nvidia", "none", {XML: ABSENT}, "ok"),
+    ("nv.smi", "nvidia", "none", {XML: HUNG, CSV: HUNG}, "unknown.time_limit"),
+    ("nv.persistence", "nvidia", "none", {XML: card(count=0)}, "unknown.no_card_listed"),
+    ("nv.throttle", "nvidia", "none", {XML: ABSENT}, "unknown.not_stated"),
+    ("nv.ecc", "nvidia", "none", {XML: ABSENT}, "unknown.not_stated"),
+    ("nv.driver_min", "nvidia", "none", {XML: ABSENT}, "unknown.not_stated"),
+    ("nv.driver_min", "nvidia", "none", {"engine:torch": ABSENT}, "unknown.no_engine_python"),
+    ("nv.driver_min", "nvidia", "nvidia", {"engine:torch": ABSENT}, "ok"),
+    (
+        "nv.driver_min",
+        "nvidia",
+        "none",
+        {"engine:torch": probe({"cuda": "11.8", "available": True})},
+        "unknown.no_rule",
+    ),
+    ("nv.compute_cap", "nvidia", "none", {CSV: None}, "unknown.not_collected"),
+    ("nv.compute_cap", "nvidia", "none", {CSV: "index, name\n0, x"}, "unknown.not_stated"),
+    (
+        "nv.toolkit",
+        "nvidia",
+        "none",
+        {"tool:docker info --format x": None},
+        "unknown.not_collected",
+    ),
+    (
+        "docker.cgroup",
+        "nvidia",
+        "none",
+        {"tool:docker info --format x": "{}"},
+        "unknown.not_stated",
+    ),
+    ("wsl.torch_runtime", "amd", "none", WSL | {"engine:torch": probe({"hip": "6.4"})}, "ok"),
+    (
+        "win.amd_installer",
+        "amd",
+        "none",
+        WSL | {"read:/mnt/c/Program Files/AMD/CIM/Log/Install.log": "well"},
+        "ok",
+    ),
+    ("wsl.memory", "amd", "amd", WSL, "ok"),
+    ("wsl.memory", "amd", "none", WSL | {"read:/proc/meminfo": "x"}, "unknown.not_stated"),
+    (
+        "bios.acs",
+        "nvidia",
+        "none",
+        {
+            "tool:nvidia-smi topo -m": topology("PHB"),
+            "tool:lspci -vvv": "00:01.1 PCI bridge: A\n\tCapabilities: <access denied>",
+        },
+        "unknown.needs_root",
+    ),
+    (
+        "bios.acs",
+        "nvidia",
+        "none",
+        {
+            "tool:nvidia-smi topo -m": topology("PHB"),
+            "tool:lspci -vvv": "00:01.1 PCI bridge: A\n\t\tACSCtl:\tSrcValid- ReqRedir-",
+        },
+        "ok",
+    ),
+    ("bios.bar", "amd", "none", NO_DRM, "unknown.not_stated"),
+    ("bios.iommu", "nvidia", "none", {"read:/proc/cmdline": "iommu=off"}, "ok"),
+    (
+        "pci.link",
+        "nvidia",
+        "none",
+        {
+            f"read:/sys/bus/pci/devices/0000:{n + 16:02x}:00.0/current_link_width": None
+            for n in range(8)
+        },
+        "unknown.not_stated",
+    ),
+    ("pci.atomics", "amd", "none", NO_KFD, "unknown.absent"),
+    (
+        "pci.atomics",
+        "amd",
+        "none",
+        {f"{NODE}/{n + 2}/properties": "simd_count 0" for n in range(8)},
+        "unknown.not_stated",
+    ),
+    (
+        "topo.p2p_test",
+        "amd",
+        "none",
+        {"engine:all_reduce": probe({"devices": 1})},
+        "unknown.engine_sees_too_few",
+    ),
+    (
+        "topo.p2p_test",
+        "amd",
+        "none",
+        {"engine:all_reduce": "Segmentation fault"},
+        "unknown.unreadable",
+    ),
+    (
+        "topo.links",
+        "amd",
+        "none",
+        {
+            **{key: None for key in NO_KFD if "io_links" in key},
+            "tool:amd-smi topology --json": json.dumps(
+                [{"gpu": 0, "links": [{"gpu": 1, "link_type": "PCIE"}]}]
+            ),
+        },
+        "topo.links.pcie",
+    ),
+    (
+        "host.numa_balancing",
+        "amd",
+        "none",
+        {
+            "read:/proc/sys/kernel/numa_balancing": "1",
+            "read:/sys/devices/system/node/online": "0",
+        },
+        "ok",
+    ),
+    (
+        "host.numa_map",
+        "amd",
+        "none",
+        {f"read:/sys/bus/pci/devices/0000:{n + 16:02x}:00.0/numa_node": None for n in range(8)},
+        "unknown.not_stated",
+    ),
+    (
+        "host.x2apic",
+        "amd",
+        "none",
+        {
+            "read:/sys/devices/system/cpu/online": "0-254",
+            "read:/sys/devices/system/cpu/present": "0-254",
+            "read:/proc/cmdline": "nox2apic",
+        },
+        "host.x2apic.edge",
+    ),
+    ("mem.host", "amd", "none", {"read:/proc/meminfo": "x"}, "unknown.not_stated"),
+    ("mem.swap", "amd", "none", {"read:/proc/meminfo": "x"}, "unknown.not_stated"),
+    ("mem.psi", "amd", "none", {"read:/proc/pressure/memory": "x"}, "unknown.unreadable"),
+    ("lim.memlock", "amd", "none", {"read:/proc/self/limits": "x"}, "unknown.not_stated"),
+    ("lim.nofile", "amd", "none", {"read:/proc/self/limits": "x"}, "unknown.not_stated"),
+    (
+        "lim.ports",
+        "amd",
+        "none",
+        {"read:/proc/sys/net/ipv4/ip_local_port_range": "x"},
+        "unknown.unreadable",
+    ),
+    (
+        "disk.space",
+        "amd",
+        "none",
+        {"space:/root/.cache/huggingface": None},
+        "unknown.not_collected",
+    ),
+    ("disk.quota", "amd", "none", {"write:/m": said_failed("EIO")}, "unknown.failed"),
+    ("disk.quota", "amd", "none", {"write:/m": "written"}, "ok"),
+    (
+        "disk.type",
+        "amd",
+        "none",
+        {"speed:/m/a": '{"bytes": 0, "seconds": 0}'},
+        "unknown.unreadable",
+    ),
+    ("disk.type", "amd", "amd", {"speed:/m/a": '{"bytes": 9000000000, "seconds": 1}'}, "ok"),
+    ("docker.devices", "amd", "none", {"stat:/.dockerenv": "{}"}, "ok"),
+    ("docker.numa_caps", "amd", "none", {"stat:/.dockerenv": "{}"}, "ok"),
+    (
+        "docker.numa_caps",
+        "amd",
+        "none",
+        {"stat:/.dockerenv": "{}", STATUS: "Uid:\t0"},
+        "unknown.not_stated",
+    ),
+    ("docker.ipc", "amd", "amd", {"stat:/.dockerenv": "{}"}, "ok"),
+    (
+        "net.ifname",
+        "nvidia",
+        "nvidia2",
+        {"environ:": '{"NCCL_SOCKET_IFNAME": "=ens1", "GLOO_SOCKET_IFNAME": "=ens1"}'},
+        "ok",
+    ),
+    ("net.ifname", "nvidia", "nvidia2", {"environ:": '{"NCCL_SOCKET_IFNAME": "^docker"}'}, "ok"),
+    ("ib.ports", "nvidia", "none", rdma(GID, 2), "ok"),
+    (
+        "ib.ports",
+        "nvidia",
+        "none",
+        {"glob:/sys/class/infiniband/*/ports/*/state": "/sys/class/infiniband/a/ports/1/state"},
+        "unknown.denied",
+    ),
+    ("ib.counters", "nvidia", "none", rdma(GID), "unknown.not_stated"),
+    ("ib.counters", "nvidia", "none", rdma({"counters/link_downed": "0"}), "ok"),
+    ("ib.gid", "nvidia", "none", rdma({}), "unknown.not_stated"),
+    ("ib.gid", "nvidia", "none", rdma(GID, 2), "ok"),
+    (
+        "ib.gid",
+        "nvidia",
+        "none",
+        rdma(GID, 2)
+        | {
+            "read:/sys/class/infiniband/mlx5_1/ports/1/gids/5": GID["gids/3"],
+            "read:/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/5": "RoCE v2",
+            "environ:": '{"NCCL_IB_GID_INDEX": "3"}',
+        },
+        "ib.gid.unequal",
+    ),
+    ("ib.rail", "nvidia", "none", rdma(GID, 2) | {"environ:": '{"NCCL_CROSS_NIC": "0"}'}, "ok"),
+    ("ib.peermem", "nvidia", "none", rdma(GID), "ok"),
+    ("ib.peermem", "nvidia", "none", rdma(GID) | {"read:/proc/modules": "x", DMESG: DENIED}, "ok"),
+    ("ray.cluster", "nvidia", "none", {"environ:": '{"RAY_ADDRESS": "auto"}'}, "unknown.absent"),
+    (
+        "ray.cluster",
+        "nvidia",
+        "nvidia",
+        {"process:3": process("/opt/ray/raylet"), "tool:ray status": " 0.0/8.0 GPU"},
+        "ok",
+    ),
+    (
+        "py.torch_build",
+        "amd",
+        "none",
+        {"engine:torch": probe({"missing": "torch"})},
+        "unknown.package_missing",
+    ),
+    ("py.engine_import", "amd", "none", {"engine:imports": probe({})}, "unknown.no_engine_package"),
+    (
+        "py.engine_min",
+        "amd",
+        "amd",
+        {"engine:versions": probe({"a": "1"})},
+        "unknown.no_engine_package",
+    ),
+    ("py.engine_min", "amd", "launch", {"engine:versions": ABSENT}, "ok"),
+    ("py.transformers", "amd", "none", {CKPT: checkpoint()}, "ok"),
+    (
+        "py.transformers",
+        "amd",
+        "none",
+        {CKPT: checkpoint(bytes_to_unicode=["a.py"]), "engine:versions": probe({})},
+        "unknown.package_missing",
+    ),
+    ("py.transformers", "amd", "none", {CKPT: checkpoint(bytes_to_unicode=["a.py"])}, "ok"),
+    ("py.parsers", "amd", "amd", {"engine:parsers": probe({})}, "unknown.not_stated"),
+    (
+        "jit.stale_locks",
+        "amd",
+        "none",
+        {"engine:toolchain": probe({"locks": ["/venv/aiter/jit/build/lock_a"]})},
+        "jit.stale_locks.stale",
+    ),
+    ("ckpt.index", "amd", "amd", {CKPT: checkpoint()}, "ok"),
+    ("ckpt.header", "amd", "none", {CKPT: checkpoint()}, "ok"),
+    ("ckpt.header", "amd", "none", {CKPT: checkpoint(error="CKPT003")}, "unknown.unreadable"),
+    ("ckpt.lfs", "amd", "none", {CKPT: checkpoint(error="CKPT003")}, "unknown.unreadable"),
+    ("ckpt.gguf", "amd", "none", {CKPT: checkpoint(format="gguf", split_count=1, present=1)}, "ok"),
+    ("ckpt.index", "amd", "none", {CKPT: HUNG}, "unknown.time_limit"),
+    ("amd.dmesg", "amd", "none", {DMESG: said_failed("Operation not permitted")}, "unknown.denied"),
+    (
+        "amd.dmesg",
+        "amd",
+        "none",
+        {
+            DMESG: DENIED,
+            "tool:journalctl -k -b -o short-iso --no-pager": Observation(
+                state=State.OK, detail="No journal files were found."
+            ),
+        },
+        "unknown.denied",
+    ),
+    (
+        "amd.dmesg",
+        "amd",
+        "none",
+        {DMESG: DENIED, "tool:journalctl -k -b -o short-iso --no-pager": "amdgpu: well"},
+        "ok",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "host", "target", "changes", "code"),
+    OTHERWISE,
+    ids=[f"{row[0]}-{row[4]}-{number}" for number, row in enumerate(OTHERWISE)],
+)
+def test_otherwise(  # noqa: PLR0917 - as above
+    findings: Findings,
+    check: str,
+    host: str,
+    target: str,
+    changes: Mapping[str, Any],
+    code: str,
+) -> None:
+    """Where one way of seeing is closed another is taken; where none is left it is unknown."""
+    found = findings(host, changes, target)[check]
+    assert found.code == f"doctor.{code}"
+    assert text(found.code, **found.params)
+
+
+@pytest.mark.parametrize(
+    ("check", "host", "target", "changes", "reason"),
+    [
+        ("amd.groups", "amd", "none", {"stat:/dev/kfd": ABSENT}, "no_kfd"),
+        ("nv.fabric", "nvidia", "none", {XML: card(fabric__state="N/A")}, "no_fabric"),
+        ("nv.toolkit", "nvidia", "none", {"tool:docker info --format x": ABSENT}, "no_docker"),
+        ("docker.cgroup", "nvidia", "none", {"tool:docker info --format x": ABSENT}, "no_docker"),
+        (
+            "host.numa_map",
+            "amd",
+            "none",
+            {"read:/sys/devices/system/node/online": "0"},
+            "one_numa_node",
+        ),
+        (
+            "topo.links",
+            "nvidia",
+            "nvidia",
+            {"tool:nvidia-smi topo -m": "\tGPU0\nGPU0\t X "},
+            "one_gpu",
+        ),
+        (
+            "topo.links",
+            "amd",
+            "amd",
+            {f"{NODE}/{n + 3}/properties": "" for n in range(7)},
+            "one_gpu",
+        ),
+        ("ib.gid", "nvidia", "none", rdma({"link_layer": "InfiniBand"}), "no_roce"),
+        ("ib.rail", "nvidia", "none", rdma(GID), "one_rail"),
+        ("ib.ibgda", "nvidia", "nvidia2", rdma(GID), "no_expert_parallel_over_rdma"),
+        ("ckpt.index", "amd", "none", {CKPT: checkpoint(format="gguf")}, "gguf"),
+        ("ckpt.gguf", "amd", "none", {CKPT: checkpoint()}, "safetensors"),
+        ("nv.smi", "amd", "none", {}, "no_nvidia"),
+        ("amd.module", "amd", "none", WSL, "not_native"),
+        ("wsl.dxg", "amd", "none", {}, "not_wsl"),
+        ("py.parsers", "nvidia", "nvidia", {}, "no_parser_named"),
+    ],
+)
+def test_not_applicable(  # noqa: PLR0917 - as above
+    snapshot: Take,
+    targets: dict[str, Target],
+    check_facts: Facts,
+    check: str,
+    host: str,
+    target: str,
+    changes: Mapping[str, Any],
+    reason: str,
+) -> None:
+    """A check without a subject is left out, with the reason in words."""
+    report = judge([snapshot(host, changes)], targets[target], check_facts)
+    assert {skip.id: skip.reason for skip in report.skipped}[check] == reason
+    assert text(f"doctor.skip.{reason}")
 
 
 @pytest.mark.parametrize(

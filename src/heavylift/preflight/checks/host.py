@@ -286,6 +286,9 @@ def disk_type(view: View, check: CheckFacts) -> Outcome:
     if seconds <= 0 or read <= 0:
         raise NotObservedError("unreadable", f"speed:{path}")
     rate = read / seconds
+    degraded = [array.name for array in _arrays(view) if array.missing]
+    if degraded:
+        return bad("degraded", ", ".join(degraded), needed_s=0)
     mount = proc.mount_of(path, view.mounts)
     kind = "?" if mount is None else mount.fstype
     shown = f"{kind}, {rate / GB:.2f} GB/s"
@@ -301,6 +304,12 @@ def disk_type(view: View, check: CheckFacts) -> Outcome:
     if kind.startswith(_NETWORK_DISKS):
         return info("network", shown, needed_s=round(needed))
     return ok(f"{shown}, {needed:.0f} s")
+
+
+def _arrays(view: View) -> tuple[proc.RaidArray, ...]:
+    """Software RAID arrays; none where the kernel has no md driver."""
+    found = view.snapshot.observations.get("read:/proc/mdstat")
+    return () if found is None or found.state is not State.OK else proc.parse_mdstat(found.text)
 
 
 # --- containers ----------------------------------------------------------------------------------

@@ -174,14 +174,15 @@ def _printable(value: Scalar) -> Scalar:
 
 
 def _unknown(check: CheckFacts, subject: str, reason: str, probe: str) -> Finding:
-    shown = str(_printable(probe.removeprefix("read:").removeprefix("tool:")))
+    # Of a tool its name and command are enough; the options are ours.
+    shown = str(_printable(probe.removeprefix("read:").removeprefix("tool:").split(" --")[0]))
     return Finding(
         id=check.id,
         code=f"doctor.unknown.{reason}",
         severity=Severity.UNKNOWN,
         subject=subject,
         source=check.source,
-        params={"probe": shown[:60]},
+        params={"probe": shown},
     )
 
 
