@@ -237,6 +237,8 @@ STEPS: dict[str, Callable[[], Found]] = {
 
 def main() -> None:
     """Run one step and print what it found."""
+    # The folder of this script holds modules of heavylift; the engine must not find them.
+    sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     try:
         found = STEPS[sys.argv[1]]()
     except ImportError as error:
