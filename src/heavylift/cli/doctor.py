@@ -17,10 +17,10 @@ from heavylift.facts.schema import CheckFacts
 from heavylift.planning import Planning
 from heavylift.preflight.checks.runner import DoctorReport, judge
 from heavylift.preflight.checks.view import Target
-from heavylift.preflight.observations import Snapshot
 from heavylift.preflight.target import no_target, of_file, of_model, of_plan, rack_of
 from heavylift.records.finding import Finding
 from heavylift.records.plan import PlanRequest, Rack
+from heavylift.records.snapshot import Snapshot
 
 GROUPS: Final = ("platform", "topology", "host", "network", "software")
 """Groups of checks, in the order of the screen."""

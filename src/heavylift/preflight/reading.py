@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from heavylift.preflight.observations import Observation, State
 from heavylift.preflight.redaction import redacted
+from heavylift.records.snapshot import Observation, State
 
 READER: Final = Path(__file__).with_name("reader_child.py")
 ITEM_LIMIT_S: Final = 3.0

@@ -18,8 +18,8 @@ import msgspec
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
 from heavylift.preflight.checks.windows import INSTALL_LOG
-from heavylift.preflight.observations import SCHEMA, Observation, Snapshot, State
 from heavylift.preflight.reading import Item, observe, run_tool
+from heavylift.records.snapshot import SCHEMA, Observation, Snapshot, State
 from heavylift.telemetry.kernel_log import INTEREST
 from heavylift.telemetry.pci import parse_sysfs
 

@@ -14,9 +14,9 @@ from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import GpuFacts, ModelFacts, RecipeFacts
 from heavylift.preflight.checks.outcome import NotObservedError
 from heavylift.preflight.checks.view import Target, View
-from heavylift.preflight.observations import Snapshot
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
+from heavylift.records.snapshot import Snapshot
 
 _FILE_BYTES: Final = 64 * 2**20
 

@@ -16,6 +16,7 @@ from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release
+from heavylift.records.snapshot import Snapshot
 
 RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
@@ -23,6 +24,7 @@ RECORDS: Final[dict[str, type]] = {
     "finding": Finding,
     "receipt": Receipt,
     "release": Release,
+    "snapshot": Snapshot,
 }
 """Name of the schema file -> the record."""
 

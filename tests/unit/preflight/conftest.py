@@ -14,11 +14,11 @@ from heavylift.facts.schema import CheckFacts
 from heavylift.planning import Planning
 from heavylift.preflight.checks.runner import judge
 from heavylift.preflight.checks.view import Target
-from heavylift.preflight.observations import Observation, Snapshot, State
 from heavylift.preflight.target import no_target, of_plan
 from heavylift.records.finding import Finding
 from heavylift.records.launch import LaunchSpec, RankSpec
 from heavylift.records.plan import Plan, PlanRequest
+from heavylift.records.snapshot import Observation, Snapshot, State
 
 GROUPS = ("platform", "topology", "host", "network", "software")
 Observations = dict[str, Observation]

@@ -14,10 +14,10 @@ from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import CheckFacts
 from heavylift.preflight.checks.runner import ACROSS_HOSTS, CHECKS, judge
 from heavylift.preflight.checks.view import Target
-from heavylift.preflight.observations import Observation, Snapshot, State
 from heavylift.records.finding import Finding, Severity
 from heavylift.records.launch import LaunchSpec, RankSpec
 from heavylift.records.ranges import Interval
+from heavylift.records.snapshot import Observation, Snapshot, State
 
 Findings = Callable[..., dict[str, Finding]]
 Take = Callable[..., Snapshot]

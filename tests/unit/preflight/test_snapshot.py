@@ -19,11 +19,11 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import CheckFacts
 from heavylift.preflight.checks.runner import judge
 from heavylift.preflight.checks.view import Target
-from heavylift.preflight.observations import Observation, Snapshot, State
 from heavylift.preflight.reading import Item, observe, run_tool
 from heavylift.preflight.redaction import redacted
 from heavylift.preflight.snapshot import Wanted, read_snapshot, take_snapshot, write_snapshot
 from heavylift.records.finding import Severity
+from heavylift.records.snapshot import Observation, Snapshot, State
 
 Facts = dict[str, tuple[CheckFacts, ...]]
 Script = Callable[[str, str], Path]

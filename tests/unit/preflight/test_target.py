@@ -11,8 +11,8 @@ import pytest
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.preflight.checks.view import Target
-from heavylift.preflight.observations import Observation, Snapshot, State
 from heavylift.preflight.target import no_target, of_file, of_model, rack_of
+from heavylift.records.snapshot import Observation, Snapshot, State
 
 Take = Callable[..., Snapshot]
 

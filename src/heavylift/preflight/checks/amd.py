@@ -15,8 +15,8 @@ from heavylift.preflight.checks.outcome import (
     ok,
 )
 from heavylift.preflight.checks.view import AMD, View, number_of
-from heavylift.preflight.observations import State
 from heavylift.records.finding import Severity
+from heavylift.records.snapshot import State
 from heavylift.telemetry import amd_smi
 from heavylift.telemetry.kernel_log import KernelEventKind
 from heavylift.telemetry.proc import parse_groups

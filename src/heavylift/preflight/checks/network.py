@@ -15,7 +15,7 @@ from heavylift.preflight.checks.outcome import (
     ok,
 )
 from heavylift.preflight.checks.view import AMD, View, number_of
-from heavylift.preflight.observations import State
+from heavylift.records.snapshot import State
 from heavylift.telemetry.infiniband import IbPort
 from heavylift.telemetry.kernel_log import KernelEventKind
 from heavylift.telemetry.proc import parse_default_interfaces

@@ -16,7 +16,7 @@ from heavylift.preflight.checks.outcome import (
     ok,
 )
 from heavylift.preflight.checks.view import NVIDIA, View, number_of
-from heavylift.preflight.observations import State
+from heavylift.records.snapshot import State
 from heavylift.telemetry.kernel_log import KernelEventKind
 from heavylift.telemetry.proc import parse_docker_info
 from heavylift.telemetry.values import version

@@ -25,8 +25,8 @@ from heavylift.preflight.checks.outcome import (
     Outcome,
 )
 from heavylift.preflight.checks.view import Target, View
-from heavylift.preflight.observations import Snapshot
 from heavylift.records.finding import Finding, Severity
+from heavylift.records.snapshot import Snapshot
 
 Check = Callable[[View, CheckFacts], Outcome]
 

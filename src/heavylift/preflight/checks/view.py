@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import CheckFacts, GpuFacts, ModelFacts, RecipeFacts
 from heavylift.preflight.checks.outcome import NotApplicableError, NotObservedError
-from heavylift.preflight.observations import Observation, Snapshot, State
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
+from heavylift.records.snapshot import Observation, Snapshot, State
 from heavylift.telemetry import amd_smi, infiniband, kfd, nvidia_smi, pci, proc, rocm_smi, rocminfo
 from heavylift.telemetry.kernel_log import KernelEvent, KernelEventKind, parse_kernel_log
 from heavylift.telemetry.values import as_mapping, decode_json, known

@@ -7,7 +7,7 @@ from typing import Final
 from heavylift.facts.schema import CheckFacts
 from heavylift.preflight.checks.outcome import NotObservedError, Outcome, bad, info, ok
 from heavylift.preflight.checks.view import View
-from heavylift.preflight.observations import State
+from heavylift.records.snapshot import State
 from heavylift.units import format_gib
 
 INSTALL_LOG: Final = "/mnt/c/Program Files/AMD/CIM/Log/Install.log"
