@@ -145,7 +145,9 @@ def _run(judged: Callable[[], Outcome], check: CheckFacts, subject: str) -> Find
     observed, expected = _printable(outcome.observed), _printable(outcome.expected)
     severity = outcome.severity or Severity(check.severity)
     has_own_fix = outcome.case in check.case_fixes
-    needs_fix = severity in (Severity.WARN, Severity.FAIL) or has_own_fix
+    # What the facts call bad has a remedy, be it only worth saying; a mere remark has none.
+    remark = outcome.severity in (Severity.OK, Severity.INFO)
+    needs_fix = has_own_fix or not remark
     fix = f"doctor.fix.{check.id}" + (f".{outcome.case}" if has_own_fix else "")
     return Finding(
         id=check.id,
