@@ -20,12 +20,10 @@ from heavylift.preflight.checks.view import Target
 from heavylift.preflight.target import no_target, of_file, of_model, of_plan, rack_of
 from heavylift.records.finding import Finding
 from heavylift.records.plan import PlanRequest, Rack
-from heavylift.records.snapshot import Snapshot
+from heavylift.records.snapshot import Snapshot, State
 
 GROUPS: Final = ("platform", "topology", "host", "network", "software")
 """Groups of checks, in the order of the screen."""
-
-_WEIGHTS: Final = (".gguf", ".safetensors")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +110,8 @@ def command(  # noqa: PLR0917 - click passes every option by name
         raise click.UsageError(text("usage.doctor.from_python"))
     catalog = Catalog()
     # A name nobody knows is found out before a minute of looking.
-    target = _target(target_name, catalog)
+    weights = _weights(target_name)
+    target = _target(target_name, weights, catalog)
     out = sink(as_json)
     if files:
         from heavylift.preflight.snapshot import read_snapshot
@@ -121,7 +120,7 @@ def command(  # noqa: PLR0917 - click passes every option by name
     else:
         from heavylift.preflight.snapshot import Wanted, take_snapshot
 
-        wanted = Wanted(checkpoint=_weights(target_name), engine_python=engine_python)
+        wanted = Wanted(checkpoint=weights, engine_python=engine_python)
         snapshots = [take_snapshot(wanted, on_step=lambda name: out.step(f"doctor.step.{name}"))]
     if collect is not None:
         return _collect(snapshots[0], collect)
@@ -130,7 +129,7 @@ def command(  # noqa: PLR0917 - click passes every option by name
     report = judge(snapshots, target, facts, target_name=target_name)
     shown = replace(show(report, facts), verbose=verbose)
     out.record("doctor", shown)
-    out.next_command(_next(shown, files))
+    out.next_command(_next(shown, files, catalog))
     return Exit.ENVIRONMENT if report.failed else Exit.OK
 
 
@@ -151,15 +150,27 @@ def _collect(snapshot: Snapshot, path: Path) -> int:
 
 
 def _weights(name: str | None) -> Path | None:
-    """The folder or file of weights that was named, or None."""
-    if name is None:
+    """The folder or file of weights that was named, or None.
+
+    Raises PRE111 when the disk does not answer: it may be a dead file server.
+    """
+    from heavylift.preflight.reading import Item, observe
+    from heavylift.preflight.snapshot import WEIGHTS
+
+    if name is None or Path(name).suffix == ".json":
         return None
-    path = Path(name)
-    return path if path.is_dir() or (path.is_file() and path.suffix in _WEIGHTS) else None
+    item = Item(operation="stat", argument=name)
+    found = observe([item])[item.key]
+    if found.state is State.TIME_LIMIT:
+        raise HeavyliftError("PRE111", {"path": name})
+    if found.state is not State.OK:
+        return None
+    is_folder = '"type": "d"' in found.text
+    return Path(name) if is_folder or Path(name).suffix in WEIGHTS else None
 
 
-def _target(name: str | None, catalog: Catalog) -> Target:
-    if name is None or _weights(name) is not None:
+def _target(name: str | None, weights: Path | None, catalog: Catalog) -> Target:
+    if name is None or weights is not None:
         return no_target(catalog)
     path = Path(name)
     if path.suffix == ".json" or path.is_file():
@@ -235,9 +246,9 @@ def _shown(finding: Finding, check: CheckFacts) -> ShownFinding:
     )
 
 
-def _next(report: ShownReport, files: tuple[Path, ...]) -> str:
+def _next(report: ShownReport, files: tuple[Path, ...], catalog: Catalog) -> str:
     """The same against a model, with details where something is wrong."""
-    words = ["heavylift", "doctor", "--for", report.target or "kimi-k3"]
+    words = ["heavylift", "doctor", "--for", report.target or catalog.showcase().model]
     for path in files:
         words += ["--from", str(path)]
     if report.failed and not report.verbose:

@@ -30,7 +30,13 @@ def describe(path: Path) -> dict[str, Any]:
     except HeavyliftError as error:
         report["error"] = error.code
         report["error_params"] = error.params
-    return report | _remote_code(path)
+    return report | _remote_code(path) | {"largest": _largest(path)}
+
+
+def _largest(path: Path) -> str | None:
+    """The largest file of weights, to measure the disk with."""
+    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.gguf")]
+    return str(max(files, key=lambda file: file.stat().st_size)) if files else None
 
 
 def _gguf_files(path: Path) -> list[Path]:

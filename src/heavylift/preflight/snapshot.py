@@ -22,8 +22,12 @@ from heavylift.preflight.reading import Item, observe, run_tool
 from heavylift.records.snapshot import SCHEMA, Observation, Snapshot, State
 from heavylift.telemetry.kernel_log import INTEREST
 from heavylift.telemetry.pci import parse_sysfs
+from heavylift.telemetry.values import as_mapping
 
 ENGINE_PROBE: Final = Path(__file__).with_name("engine_probe.py")
+WEIGHTS: Final = (".gguf", ".safetensors")
+"""Suffixes of files of weights."""
+
 FILE_BYTES: Final = 256 * 2**20
 """The largest snapshot file that is read."""
 
@@ -217,7 +221,7 @@ OnStep = Callable[[str], None]
 class Wanted:
     """What to look at besides the host itself.
 
-    `checkpoint`: a folder or GGUF file of weights. `engine_python`: the interpreter of an engine's
+    `checkpoint`: a folder or file of weights. `engine_python`: the interpreter of an engine's
     environment. `folders`: places whose room matters.
     """
 
@@ -269,13 +273,21 @@ def _first_items(wanted: Wanted) -> list[Item]:
         Item(operation="link", argument="/proc/1/ns/net"),
     ]
     items += [Item(operation="space", argument=str(path)) for path in _folders(wanted)]
-    if wanted.checkpoint is not None and wanted.checkpoint.is_dir():
+    if wanted.checkpoint is not None:
         items.append(
             Item(
-                operation="write", argument=str(wanted.checkpoint), limit_bytes=2**20, limit_s=10.0
+                operation="write",
+                argument=str(_folder_of(wanted.checkpoint)),
+                limit_bytes=2**20,
+                limit_s=10.0,
             )
         )
     return items
+
+
+def _folder_of(checkpoint: Path) -> Path:
+    """Where a checkpoint lies, by its name alone: asking the disk could take for ever."""
+    return checkpoint.parent if checkpoint.suffix in WEIGHTS else checkpoint
 
 
 def _lock_patterns() -> list[str]:
@@ -299,7 +311,7 @@ def _folders(wanted: Wanted) -> list[Path]:
         *wanted.folders,
     ]
     if wanted.checkpoint is not None:
-        folders.append(wanted.checkpoint)
+        folders.append(_folder_of(wanted.checkpoint))
     return folders
 
 
@@ -418,18 +430,21 @@ def _checkpoint(path: Path) -> dict[str, Observation]:
     key = f"checkpoint:{path.absolute()}"
     environment = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     found = {key: run_tool(argv, limit_s=120.0, environment=environment)}
-    largest = max(_weight_files(path), key=lambda file: file.stat().st_size, default=None)
+    largest = _largest(found[key])
     if largest is not None:
         found |= observe(
-            [Item(operation="speed", argument=str(largest), limit_bytes=2**28, limit_s=20.0)]
+            [Item(operation="speed", argument=largest, limit_bytes=2**28, limit_s=20.0)]
         )
     return found
 
 
-def _weight_files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    return [*path.glob("*.safetensors"), *path.glob("*.gguf")]
+def _largest(report: Observation) -> str | None:
+    """The path of the largest file of weights, as the reader of the checkpoint found it."""
+    try:
+        largest = as_mapping(msgspec.json.decode(report.text)).get("largest")
+    except msgspec.DecodeError:
+        return None
+    return largest if isinstance(largest, str) else None
 
 
 def _engine(python: Path | None) -> dict[str, Observation]:
