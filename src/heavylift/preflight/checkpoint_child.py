@@ -79,19 +79,25 @@ def _describe_gguf(path: Path, files: list[Path]) -> dict[str, Any]:
 def _remote_code(path: Path) -> dict[str, Any]:
     """Which configuration files ask for code of the checkpoint, and what its tokenizer imports."""
     folder = path if path.is_dir() else path.parent
-    asking = []
+    asking, read = [], []
     for name in ("config.json", "tokenizer_config.json", "processor_config.json"):
         file = folder / name
         try:
             if file.stat().st_size <= _CONFIG_BYTES:
                 document = msgspec.json.decode(file.read_bytes())
+                read.append(name)
                 if isinstance(document, dict) and document.get("auto_map"):
                     asking.append(name)
         except (OSError, msgspec.DecodeError):
             continue
     tokenizer = [file.name for file in sorted(folder.glob("tokenization_*.py"))]
     uses = [name for name in tokenizer if _imports_bytes_to_unicode(folder / name)]
-    return {"auto_map": asking, "tokenizer_files": tokenizer, "bytes_to_unicode": uses}
+    return {
+        "configs": read,
+        "auto_map": asking,
+        "tokenizer_files": tokenizer,
+        "bytes_to_unicode": uses,
+    }
 
 
 def _imports_bytes_to_unicode(file: Path) -> bool:

@@ -106,6 +106,11 @@ def _enabled(text: str | None) -> bool | None:
     return flag(text)
 
 
+def _mig(text: str | None) -> bool | None:
+    """N/A is an answer here: a card that cannot be cut is not cut."""
+    return None if text is None else flag(text) is True
+
+
 # field, how its text is read, then where it is: in `-q`, in `-q -x`, in `--query-gpu`. Several
 # places are releases that named it otherwise; the first that has a value counts.
 _FIELDS: Final[
@@ -147,7 +152,7 @@ _FIELDS: Final[
         (),
     ),
     ("persistence", _enabled, ("Persistence Mode",), ("persistence_mode",), ("persistence_mode",)),
-    ("mig", _enabled, ("MIG Mode/Current",), ("mig_mode/current_mig",), ("mig.mode.current",)),
+    ("mig", _mig, ("MIG Mode/Current",), ("mig_mode/current_mig",), ("mig.mode.current",)),
     ("ecc", _enabled, ("ECC Mode/Current",), ("ecc_mode/current_ecc",), ("ecc.mode.current",)),
     (
         "ecc_uncorrected_volatile",

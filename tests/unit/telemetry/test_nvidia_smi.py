@@ -103,7 +103,7 @@ def test_csv(recorded: Recorded) -> None:
     report = smi.parse_query_csv(recorded("nvidia_query.csv"))
     first, second = report.gpus
     assert (first.compute_cap, first.mig, first.ecc_uncorrected_volatile) == ("10.0", False, 0)
-    assert (second.compute_cap, second.mig, second.ecc_uncorrected_volatile) == ("8.9", None, None)
+    assert (second.compute_cap, second.mig, second.ecc_uncorrected_volatile) == ("8.9", False, None)
     assert second.recovery_action is None
     assert (second.link_width, second.link_width_max) == (8, 16)
     assert report.driver_version == "580.95.05"

@@ -200,11 +200,11 @@ READINGS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
     ),
     "nvidia-smi_q_idle__l40s.txt": (
         lambda text: _gpu(nvidia_smi.parse_query(text)),
-        ("NVIDIA L40S", 46068, "595.80", None, 0, 0, 0),
+        ("NVIDIA L40S", 46068, "595.80", False, 0, 0, 0),
     ),
     "nvidia-smi_q_idle__rtx-4080-super.txt": (
         lambda text: _gpu(nvidia_smi.parse_query(text)),
-        ("NVIDIA GeForce RTX 4080 SUPER", 16376, "595.71.05", None, None, 5, 0),
+        ("NVIDIA GeForce RTX 4080 SUPER", 16376, "595.71.05", False, None, 5, 0),
     ),
     "nvidia-smi_q_load__h200.txt": (
         lambda text: _gpu(nvidia_smi.parse_query(text)),
@@ -212,15 +212,15 @@ READINGS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
     ),
     "nvidia-smi_q_x__a10g.xml": (
         lambda text: _gpu(nvidia_smi.parse_query_xml(text)),
-        ("NVIDIA A10G", 23028, "515.105.01", None, 0, 1, 0),
+        ("NVIDIA A10G", 23028, "515.105.01", False, 0, 1, 0),
     ),
     "nvidia-smi_q_x__rtx-3090-v12.xml": (
         lambda text: _gpu(nvidia_smi.parse_query_xml(text)),
-        ("NVIDIA GeForce RTX 3090", 24576, "525.147.05", None, None, 0, 0),
+        ("NVIDIA GeForce RTX 3090", 24576, "525.147.05", False, None, 0, 0),
     ),
     "nvidia-smi_q_x__tesla-t4.xml": (
         lambda text: _gpu(nvidia_smi.parse_query_xml(text)),
-        ("Tesla T4", 15360, "515.105.01", None, 0, 2, 0),
+        ("Tesla T4", 15360, "515.105.01", False, 0, 2, 0),
     ),
     "nvidia-smi_query_gpu_csv_idle__h200.txt": (
         lambda text: _gpu(nvidia_smi.parse_query_csv(text)),
@@ -236,7 +236,7 @@ READINGS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
     ),
     "nvidia-smi_query_gpu_csv_load__rtx-2080-super-windows.txt": (
         lambda text: _gpu(nvidia_smi.parse_query_csv(text)),
-        ("NVIDIA GeForce RTX 2080 SUPER", 8192, "610.62", None, None, 0, 0),
+        ("NVIDIA GeForce RTX 2080 SUPER", 8192, "610.62", False, None, 0, 0),
     ),
     "nvidia-smi_table_idle__h100-80gb-hbm3.txt": (
         lambda text: _gpu(nvidia_smi.parse_table(text)),

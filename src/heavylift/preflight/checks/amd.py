@@ -13,6 +13,7 @@ from heavylift.preflight.checks.outcome import (
     bad,
     info,
     ok,
+    well,
 )
 from heavylift.preflight.checks.view import AMD, View, number_of
 from heavylift.records.finding import Severity
@@ -45,7 +46,7 @@ def module(view: View, _check: CheckFacts) -> Outcome:
         return bad("absent", "/sys/module/amdgpu")
     found = view.snapshot.observations.get("read:/sys/module/amdgpu/version")
     stated = found.text.strip() if found is not None and found.state is State.OK else ""
-    return ok(stated or "in the kernel tree")
+    return ok(stated) if stated else well("in_tree")
 
 
 def kfd_node(view: View, _check: CheckFacts) -> Outcome:
@@ -77,7 +78,7 @@ def kfd_open(view: View, _check: CheckFacts) -> Outcome:
     """The user may open /dev/kfd for reading and writing; else by which errno it is refused."""
     found = view.observation(f"open:{_KFD}")
     if found.state is State.OK:
-        return ok("opened")
+        return well("opened")
     if found.state in (State.TIME_LIMIT, State.NOT_RUN):
         raise NotObservedError(str(found.state), f"open:{_KFD}")
     if found.state is State.ABSENT:
@@ -302,7 +303,7 @@ def hsa_override(view: View, check: CheckFacts) -> Outcome:
     start = str(check.values["variable"])
     values = {k: v for k, v in view.environment.items() if k.startswith(start)}
     if not values:
-        return ok("not set")
+        return well("not_set")
     evidence = tuple(f"{name}={value}" for name, value in sorted(values.items()))
     # 9.4.2 -> gfx942: major, then minor and stepping as hexadecimal digits.
     said = {

@@ -34,7 +34,7 @@ def interface(view: View, check: CheckFacts) -> Outcome:
     default = parse_default_interfaces(view.text("read:/proc/net/route"))
     names = str(check.values["variables"]).split()
     told = {name: view.environment[name] for name in names if name in view.environment}
-    shown = " ".join(f"{name}={value}" for name, value in told.items()) or "not set"
+    shown = " ".join(f"{name}={value}" for name, value in told.items()) or "?"
     wanted = {
         # ^docker excludes, =eth0 is exact, eth is a beginning.
         word.lstrip("=")

@@ -14,6 +14,7 @@ from heavylift.preflight.checks.outcome import (
     bad,
     info,
     ok,
+    well,
 )
 from heavylift.preflight.checks.view import NVIDIA, View, number_of
 from heavylift.records.snapshot import State
@@ -120,8 +121,9 @@ def mig(view: View, _check: CheckFacts) -> Outcome:
     modes = {gpu.index: gpu.mig for gpu in view.nvidia.gpus}
     if not modes:
         raise NotObservedError("no_card_listed", _SMI)
+    if None in modes.values():
+        raise NotObservedError("not_stated", _SMI)
     cut = [f"GPU {index}" for index, mode in modes.items() if mode]
-    # Cards that cannot be cut print N/A; that is as good as Disabled.
     return bad("cut", len(cut), *cut) if cut else ok("Disabled")
 
 
@@ -205,6 +207,8 @@ def persistence(view: View, _check: CheckFacts) -> Outcome:
     off = [f"GPU {gpu.index}" for gpu in view.nvidia.gpus if gpu.persistence is False]
     if not view.nvidia.gpus:
         raise NotObservedError("no_card_listed", _SMI)
+    if all(gpu.persistence is None for gpu in view.nvidia.gpus):
+        raise NotObservedError("not_stated", _SMI)
     return bad("off", len(off), *off) if off else ok("Enabled")
 
 
@@ -228,7 +232,7 @@ def throttle(view: View, _check: CheckFacts) -> Outcome:
         return bad("capped", len(capped), *capped)
     if all(gpu.hardware_slowdown is None for gpu in view.nvidia.gpus):
         raise NotObservedError("not_stated", _SMI)
-    return ok("none")
+    return well("none")
 
 
 def toolkit(view: View, check: CheckFacts) -> Outcome:

@@ -50,6 +50,11 @@ def ok(observed: Scalar, *evidence: str, expected: Scalar = None) -> Outcome:
     )
 
 
+def well(case: str, observed: Scalar = None, *evidence: str) -> Outcome:
+    """All is well in a way that needs words: the text is the case's."""
+    return Outcome(case=case, severity=Severity.OK, observed=observed, evidence=evidence)
+
+
 def bad(
     case: str,
     observed: Scalar,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from heavylift.facts.schema import CheckFacts
-from heavylift.preflight.checks.outcome import NotObservedError, Outcome, bad, info, ok
+from heavylift.preflight.checks.outcome import NotObservedError, Outcome, bad, info, ok, well
 from heavylift.preflight.checks.view import View
 from heavylift.telemetry.proc import parse_os_release
 
@@ -45,7 +45,7 @@ def virtual_machine(view: View, _check: CheckFacts) -> Outcome:
     """Bare metal, or a machine whose NUMA nodes are shown to the guest."""
     kind = _virtualisation(view)
     if kind is None:
-        return ok("bare metal")
+        return well("bare_metal")
     nodes = view.file("/sys/devices/system/node/online")
     if nodes == "0" and view.gpu_count > 1:
         return bad("flat", f"{kind}, NUMA {nodes}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -15,6 +14,7 @@ from heavylift.preflight.checks.outcome import (
     bad,
     info,
     ok,
+    well,
 )
 from heavylift.preflight.checks.view import AMD, NVIDIA, View
 from heavylift.records.finding import Severity
@@ -90,7 +90,7 @@ def transformers(view: View, check: CheckFacts) -> Outcome:
     """The checkpoint's tokenizer imports what this transformers still has there."""
     files = [str(name) for name in view.checkpoint.get("bytes_to_unicode", ())]
     if not files:
-        return ok("no import")
+        return well("no_import")
     stated = view.engine("versions").get("transformers")
     if not isinstance(stated, str):
         raise NotObservedError("package_missing", "transformers")
@@ -144,10 +144,16 @@ def stale_locks(view: View, _check: CheckFacts) -> Outcome:
     """No lock of a kernel build stands that nobody is building under."""
     patterns = [each for each in view.keys("glob") if each.endswith(("lock", "lock_*", "*.lock"))]
     locks = [path for pattern in patterns for path in view.paths(pattern)]
-    with contextlib.suppress(NotObservedError):
+    hidden: NotObservedError | None = None
+    try:
         locks += [str(path) for path in view.engine("toolchain").get("locks", ())]
+    except NotObservedError as error:
+        hidden = error
     if not patterns:
         raise NotObservedError("not_collected", "glob:")
+    if not locks and hidden is not None and AMD in view.vendors:
+        # AITER keeps its locks inside the engine's environment.
+        raise hidden
     if not locks:
         return ok(0)
     builders = [each for each in view.processes if any(word in each.title for word in _COMPILERS)]
@@ -189,7 +195,7 @@ def env_forbidden(view: View, check: CheckFacts) -> Outcome:
         return bad("set", ", ".join(found), *(f"{name}={have[name]}" for name in found))
     plan = view.target.plan
     if plan is None or view.target.gpu is None:
-        return ok("none set")
+        return well("none")
     # `family:architecture:kv_cache_dtype` for settings that the model refuses on a card.
     now = (
         f"{'' if view.target.model is None else view.target.model.family}"
@@ -197,7 +203,7 @@ def env_forbidden(view: View, check: CheckFacts) -> Outcome:
     )
     if now in str(check.values["kv_dtypes"]).split():
         return bad("kv_dtype", plan.kv_cache_dtype, now)
-    return ok("none set")
+    return well("none")
 
 
 # --- the plan's arithmetic -----------------------------------------------------------------------
@@ -346,9 +352,12 @@ def ckpt_gguf(view: View, _check: CheckFacts) -> Outcome:
 
 def ckpt_remote_code(view: View, _check: CheckFacts) -> Outcome:
     """A checkpoint that brings code is started knowingly, at a pinned revision."""
+    if not view.checkpoint.get("configs"):
+        # Without a configuration nobody has said that there is no code.
+        raise NotObservedError("not_stated", "config.json")
     asking = [str(name) for name in view.checkpoint.get("auto_map", ())]
     if not asking:
-        return ok("none")
+        return well("none")
     spec = view.target.spec
     if spec is None:
         return info("asks", ", ".join(asking))

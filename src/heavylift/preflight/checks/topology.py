@@ -13,6 +13,7 @@ from heavylift.preflight.checks.outcome import (
     bad,
     info,
     ok,
+    well,
 )
 from heavylift.preflight.checks.view import AMD, NVIDIA, View, number_of
 from heavylift.records.finding import Severity
@@ -57,7 +58,7 @@ def iommu(view: View, _check: CheckFacts) -> Outcome:
     """The IOMMU is as the cards' vendor wants it: the two advise differently."""
     options = view.kernel_options
     words = {f"{name}={value}" for name, value in options.items() if "iommu" in name}
-    shown = " ".join(sorted(words)) or "no option"
+    shown = " ".join(sorted(words)) or "iommu=?"
     active = bool(view.paths("/sys/class/iommu/*"))
     passed = options.get("iommu") == "pt"
     off = "off" in (options.get("iommu"), options.get("amd_iommu"), options.get("intel_iommu"))
@@ -82,7 +83,7 @@ def _joined_by_links(view: View) -> bool:
 def acs(view: View, check: CheckFacts) -> Outcome:
     """Bridges let cards talk to one another directly: ACS redirection is off."""
     if _joined_by_links(view):
-        return info("linked", "NVLink / XGMI")
+        return info("linked", None)
     bridges = [device for device in view.lspci if device.is_bridge]
     told = [device for device in bridges if device.acs is not None]
     if not told:
@@ -122,7 +123,7 @@ def atomics(view: View, _check: CheckFacts) -> Outcome:
         return bad("refused", len(lines), *lines[:3])
     # Where the kernel took a card for computing, it has found atomics to be there.
     if any(node.is_gpu for node in view.kfd_nodes):
-        return ok("in use")
+        return well("in_use")
     raise NotObservedError("not_stated", "tool:lspci -vvv")
 
 
@@ -133,7 +134,7 @@ def links(view: View, _check: CheckFacts) -> Outcome:
         counted = Counter(kind for _, kind in slow)
         shown = ", ".join(f"{count} × {kind}" for kind, count in sorted(counted.items()))
         return bad("pcie", shown, *(f"{pair}: {kind}" for pair, kind in slow[:8]))
-    return ok("NVLink / XGMI")
+    return well("linked")
 
 
 def _slow_pairs(view: View) -> list[tuple[str, str]]:
@@ -192,7 +193,7 @@ def numa_balancing(view: View, _check: CheckFacts) -> Outcome:
         return ok(value)
     # One node has nothing to balance.
     if view.file("/sys/devices/system/node/online") == "0":
-        return ok(f"{value}, 1 NUMA node")
+        return well("one_node", value)
     return bad("on", value, expected="0")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from heavylift.facts.schema import CheckFacts
-from heavylift.preflight.checks.outcome import NotObservedError, Outcome, bad, info, ok
+from heavylift.preflight.checks.outcome import NotObservedError, Outcome, bad, info, ok, well
 from heavylift.preflight.checks.view import View
 from heavylift.records.snapshot import State
 from heavylift.units import format_gib
@@ -35,7 +35,7 @@ def torch_runtime(view: View, _check: CheckFacts) -> Outcome:
     inside = [path for path in libraries if "/torch/lib/" in path]
     if inside:
         return bad("bundled", inside[0], *inside)
-    return ok(libraries[0] if libraries else "none beside torch")
+    return ok(libraries[0]) if libraries else well("none")
 
 
 def memory(view: View, _check: CheckFacts) -> Outcome:
@@ -60,7 +60,7 @@ def amd_installer(view: View, _check: CheckFacts) -> Outcome:
         line = next((row for row in log.splitlines() if f"Error {code}" in row), None)
         if line is not None:
             return bad(f"error_{code}", code, line.strip())
-    return ok("no error")
+    return well("none")
 
 
 CHECKS: Final = {
