@@ -95,8 +95,10 @@ def imports() -> Found:
         if version_of(package) is None:
             continue
         try:
-            importlib.import_module(module)
-            found[module] = None
+            # A release may not have the module at all; that is no broken one.
+            if importlib.util.find_spec(module) is not None:
+                importlib.import_module(module)
+                found[module] = None
         except Exception as error:  # noqa: BLE001 - whatever a broken build raises is the finding
             found[module] = f"{type(error).__name__}: {error}"[:500]
     return {"modules": found}

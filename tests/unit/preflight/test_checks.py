@@ -1830,3 +1830,7 @@ def test_the_list_is_whole(catalog: Catalog, check_facts: Facts) -> None:
         assert catalog.source(check.source).title
         for case in check.case_fixes:
             assert f"doctor.fix.{check.id}.{case}" in keys()
+    cases = {f"{check.id}.{case}" for check in listed for case in check.case_fixes}
+    known = cases | {check.id for check in listed}
+    written = {key.removeprefix("doctor.fix.") for key in keys() if key.startswith("doctor.fix.")}
+    assert written <= known

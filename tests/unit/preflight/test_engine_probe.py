@@ -174,6 +174,42 @@ def test_parsers_where_there_is_no_engine(probe: Probe) -> None:
     assert probe("parsers") == {"tool": [], "reasoning": []}
 
 
+VLLM = {
+    "vllm-0.32.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n",
+    "vllm/__init__.py": "",
+    "vllm/_C.py": "raise ImportError('undefined symbol: _ZN3c10')",
+    "vllm/tool_parsers/__init__.py": (
+        "class ToolParserManager:\n"
+        "    tool_parsers = {'seen': 1}\n    lazy_parsers = {'kimi_k3': 2}\n"
+    ),
+    "vllm/reasoning/__init__.py": (
+        "class ReasoningParserManager:\n    lazy_parsers = {'kimi_k3': 2}\n"
+    ),
+}
+
+
+@pytest.fixture
+def with_vllm(tmp_path: Path) -> None:
+    """An engine of a few lines, as its release lays it out."""
+    for name, content in VLLM.items():
+        path = tmp_path / "site" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, "utf-8")
+
+
+@pytest.mark.usefixtures("with_vllm")
+def test_a_build_that_does_not_load(probe: Probe) -> None:
+    """What an import says is kept; modules that the release does not have are no failure."""
+    assert probe("imports") == {"modules": {"vllm._C": "ImportError: undefined symbol: _ZN3c10"}}
+    assert probe("versions")["vllm"] == "0.32.0"
+
+
+@pytest.mark.usefixtures("with_vllm")
+def test_parsers_of_an_engine(probe: Probe) -> None:
+    """Parsers are known by name, also those that are loaded only when they are used."""
+    assert probe("parsers") == {"tool": ["kimi_k3", "seen"], "reasoning": ["kimi_k3"]}
+
+
 def test_a_package_that_is_missing() -> None:
     """A step whose package is missing names it."""
     ran = subprocess.run(
