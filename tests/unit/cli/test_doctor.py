@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from heavylift.preflight.reading import Item
+from heavylift.records.snapshot import Observation, State
+
 Run = Callable[..., Any]
 
 XML = (
@@ -136,6 +139,50 @@ def test_a_model_is_planned_on_the_cards_that_are_there(
     report = json.loads(run("doctor", "--from", str(path), "--for", "kimi-k3", "--json").out)
     found = {each["id"]: each for each in report["findings"]}
     assert found["plan.experts"]["severity"] == "ok"
+
+
+@pytest.mark.parametrize(("name", "count"), [("NVIDIA H200", 12), ("Card 9000", 8)])
+def test_cards_that_make_no_rack(
+    run: Run, rack: Callable[..., Path], name: str, count: int
+) -> None:
+    """A card nobody knows, or a number no machine holds, makes no plan: none is made up."""
+    gpus = f"<gpu><product_name>{name}</product_name></gpu>" * count
+    xml = f"<nvidia_smi_log>{gpus}</nvidia_smi_log>"
+    path = rack("odd", **{"tool:nvidia-smi -q -x": _said(xml)})
+    report = json.loads(run("doctor", "--from", str(path), "--for", "kimi-k3", "--json").out)
+    skipped = {each["id"]: each["reason"] for each in report["not_applicable"]}
+    assert skipped["plan.heads"] == "no_plan"
+
+
+def test_many_lines_are_cut_unless_asked_for(run: Run, rack: Callable[..., Path]) -> None:
+    """A finding shows its first three lines and how many more there are; -v shows all."""
+    gpus = "".join(
+        f"<gpu><product_name>{'x' * 90}</product_name><mig_mode><current_mig>Enabled"
+        "</current_mig></mig_mode></gpu>"
+        for _ in range(8)
+    )
+    path = rack(
+        "many", **{"tool:nvidia-smi -q -x": _said(f"<nvidia_smi_log>{gpus}</nvidia_smi_log>")}
+    )
+    short = run("doctor", "--from", str(path)).out
+    assert "| and 5 more (-v)" in short
+    whole = run("doctor", "--from", str(path), "--for", "kimi-k3", "-v").out
+    assert "judged against kimi-k3" in whole
+    assert "| GPU 7" in whole
+    *body, _ = whole.splitlines()
+    assert all(cell_len(line) <= 80 for line in body if "http" not in line)
+
+
+def test_a_disk_that_does_not_answer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder on a dead file server is told, before anything waits for it."""
+
+    def dead(items: list[Item]) -> dict[str, Observation]:
+        return {item.key: Observation(state=State.TIME_LIMIT) for item in items}
+
+    monkeypatch.setattr("heavylift.preflight.reading.observe", dead)
+    ran = run("doctor", "--for", "/mnt/dead")
+    assert (ran.status, ran.out) == (4, "")
+    assert "error[PRE111]" in ran.err
 
 
 def test_a_plan_from_its_file(run: Run, rack: Callable[..., Path], tmp_path: Path) -> None:

@@ -1477,6 +1477,27 @@ OTHERWISE: tuple[tuple[str, str, str, Mapping[str, Any], str], ...] = (
     ("jit.stale_locks", "amd", "none", {"engine:toolchain": ABSENT}, "unknown.absent"),
     ("jit.stale_locks", "nvidia", "none", {"engine:toolchain": ABSENT}, "ok"),
     ("nv.mig", "nvidia", "none", {XML: ABSENT}, "unknown.not_stated"),
+    ("nv.module", "nvidia", "none", {"glob:/dev/nvidia[0-9]*": ""}, "nv.module.absent"),
+    (
+        "nv.fabric",
+        "nvidia",
+        "none",
+        {"tool:nv-fabricmanager --version": "no number here"},
+        "ok",
+    ),
+    ("plat.vm", "nvidia", "none", {"tool:systemd-detect-virt": "kvm"}, "ok"),
+    (
+        "wsl.amd_no_kfd",
+        "amd",
+        "none",
+        WSL
+        | {
+            "tool:rocminfo": Observation(
+                state=State.FAILED, text="hsa_init failed: no card", exit_status=1
+            )
+        },
+        "wsl.amd_no_kfd.no_agent",
+    ),
     ("nv.persistence", "nvidia", "none", {XML: ABSENT}, "unknown.not_stated"),
     ("ckpt.header", "amd", "none", {CKPT: checkpoint()}, "ok"),
     ("ckpt.header", "amd", "none", {CKPT: checkpoint(error="CKPT003")}, "unknown.unreadable"),
@@ -1664,7 +1685,59 @@ def test_device_initiated_rdma(
     report = judge([host], replace(chosen, plan=spread), check_facts)
     found = {finding.id: finding for finding in report.findings}["ib.ibgda"]
     assert found.code == "doctor.ib.ibgda.not_set"
+    allowed = judge([snapshot("nvidia", rdma(GID))], replace(chosen, plan=spread), check_facts)
+    assert {each.id: each.severity for each in allowed.findings}["ib.ibgda"] is Severity.OK
     assert text(found.code, **found.params)
+
+
+def test_memory_of_wsl(snapshot: Take, targets: dict[str, Target], check_facts: Facts) -> None:
+    """What Windows gives to WSL is held against what loading takes."""
+    chosen = targets["amd"]
+    assert chosen.plan is not None
+    needs = replace(chosen.plan.host, host_ram_bytes=Interval(low=2**40, high=None))
+    target = replace(chosen, plan=replace(chosen.plan, host=needs))
+    host = snapshot("amd", WSL | {"read:/proc/meminfo": "MemTotal: 16777216 kB\n"})
+    report = judge([host], target, check_facts)
+    found = {finding.id: finding for finding in report.findings}["wsl.memory"]
+    assert (found.code, found.observed) == ("doctor.wsl.memory.less", "16.00 GiB")
+
+
+def test_a_dense_model(
+    snapshot: Take, targets: dict[str, Target], check_facts: Facts, catalog: Catalog
+) -> None:
+    """A model without experts or blocks is not asked about them."""
+    target = replace(targets["amd"], model=catalog.model("llama-3.1-8b"))
+    report = judge([snapshot("amd")], target, check_facts)
+    reasons = {skip.id: skip.reason for skip in report.skipped}
+    assert reasons["plan.experts"] == "no_experts"
+    assert reasons["plan.quant_block"] == "no_block_quantisation"
+
+
+def test_a_host_without_cards(
+    snapshot: Take, targets: dict[str, Target], check_facts: Facts
+) -> None:
+    """Where the bus has no card, checks of cards do not apply and torch is only told."""
+    whole = snapshot("nvidia")
+    kept = {
+        key: value
+        for key, value in whole.observations.items()
+        if "nvidia" not in key and "/class" not in key
+    }
+    kept["stat:/dev/nvidiactl"] = ABSENT
+    report = judge([replace(whole, observations=kept)], targets["none"], check_facts)
+    found = {finding.id: finding.code for finding in report.findings}
+    assert found["py.torch_build"] == "doctor.py.torch_build.no_gpu"
+    assert {skip.id: skip.reason for skip in report.skipped}["bios.bar"] == "not_gpu"
+
+
+def test_hosts_of_which_nothing_is_known(
+    snapshot: Take, targets: dict[str, Target], check_facts: Facts
+) -> None:
+    """Two hosts that say nothing are neither equal nor different."""
+    empty = [replace(snapshot("amd", name=name), observations={}) for name in ("a", "b")]
+    report = judge(empty, targets["none"], check_facts)
+    found = next(each for each in report.findings if each.id == ACROSS_HOSTS)
+    assert found.code == "doctor.unknown.nothing_to_compare"
 
 
 def test_memory_of_a_container(

@@ -390,8 +390,6 @@ class View:
         """All cards with their memory, from the best source there is. Raises when none is told."""
         found = [*self._amd_cards(), *self._nvidia_cards()]
         if not found:
-            if not self.vendors:
-                raise NotApplicableError("no_gpu")
             raise NotObservedError("no_card_listed", "")
         return tuple(found)
 
