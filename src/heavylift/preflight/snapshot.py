@@ -106,6 +106,7 @@ _TREES: Final = (
     "/sys/class/kfd/kfd/topology/nodes/*/io_links/*/properties",
     "/sys/class/kfd/kfd/topology/nodes/*/mem_banks/*/properties",
     "/sys/class/net/*/operstate",
+    "/sys/kernel/iommu_groups/*/type",
 )
 _NAMES: Final = (  # names are looked for, nothing is written there
     "/dev/dri/renderD*",
@@ -337,6 +338,8 @@ def _second_items(found: dict[str, Observation]) -> list[Item]:
             folder = f"/sys/bus/pci/devices/{device.address}"
             items += [Item(operation="read", argument=f"{folder}/{name}") for name in _PCI_FILES]
             items.append(Item(operation="link", argument=f"{folder}/driver"))
+            # Where the link points is the way to the device, bridge by bridge.
+            items.append(Item(operation="link", argument=folder))
     items += _own_cgroup(found)
     items += [
         Item(operation="process", argument=path.name)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from heavylift.cli.text import keys, text
 from heavylift.facts.catalog import Catalog
@@ -1284,6 +1286,37 @@ OTHERWISE: tuple[tuple[str, str, str, Mapping[str, Any], str], ...] = (
     ),
     ("bios.bar", "amd", "none", NO_DRM, "unknown.not_stated"),
     ("bios.iommu", "nvidia", "none", {"read:/proc/cmdline": "iommu=off"}, "ok"),
+    ("bios.iommu", "amd", "none", {"glob:/sys/class/iommu/*": ""}, "bios.iommu.amd_off"),
+    (
+        "bios.iommu",
+        "amd",
+        "none",
+        {"read:/proc/cmdline": "", "read:/sys/kernel/iommu_groups/1/type": "identity"},
+        "ok",
+    ),
+    (
+        "bios.iommu",
+        "amd",
+        "none",
+        {"read:/proc/cmdline": "", "read:/sys/kernel/iommu_groups/1/type": "DMA-FQ"},
+        "bios.iommu.amd_no_pt",
+    ),
+    (
+        "bios.acs",
+        "nvidia",
+        "none",
+        {
+            "tool:nvidia-smi topo -m": topology("PHB"),
+            "tool:lspci -vvv": (
+                "00:01.1 PCI bridge: A\n\t\tACSCtl:\tSrcValid- ReqRedir-\n"
+                "80:01.1 PCI bridge: B\n\t\tACSCtl:\tSrcValid+ ReqRedir+\n"
+            ),
+            "link:/sys/bus/pci/devices/0000:10:00.0": (
+                "../../../devices/pci0000:00/0000:00:01.1/0000:10:00.0"
+            ),
+        },
+        "ok",
+    ),
     (
         "pci.link",
         "nvidia",
@@ -1891,6 +1924,32 @@ def test_rubbish_in_a_snapshot(
     for finding in report.findings:
         shown = text(finding.code, **finding.params)
         assert shown.isprintable()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_spoiled_at_random(
+    snapshot: Take, targets: dict[str, Target], check_facts: Facts, data: st.DataObject
+) -> None:
+    """Whatever a probe ended in or said, there are findings, and every one has its words."""
+    host = data.draw(st.sampled_from(["amd", "nvidia"]))
+    whole = snapshot(host, rdma(GID, 2) | {CKPT: checkpoint(), "process:5": process("ninja")})
+    spoiled = dict(whole.observations)
+    chosen = st.lists(st.sampled_from(sorted(spoiled)), min_size=1, max_size=12)
+    for key in data.draw(chosen):
+        said = whole.observations[key].text
+        cut = data.draw(st.integers(0, len(said)))
+        spoiled[key] = Observation(
+            state=data.draw(st.sampled_from(State)),
+            text=said[:cut] + data.draw(st.text(max_size=8)) + said[cut + 1 :],
+            detail=data.draw(st.text(max_size=8)),
+        )
+    target = targets[data.draw(st.sampled_from(sorted(targets)))]
+    report = judge([replace(whole, observations=spoiled)], target, check_facts)
+    for finding in report.findings:
+        assert text(finding.code, **finding.params).isprintable()
+        assert finding.fix is None or text(finding.fix, **finding.params)
+    assert all(text(f"doctor.skip.{skip.reason}") for skip in report.skipped)
 
 
 def test_the_list_is_whole(catalog: Catalog, check_facts: Facts) -> None:

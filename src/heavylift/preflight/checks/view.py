@@ -263,7 +263,9 @@ class View:
         links = {
             f"{key.removeprefix('link:').removesuffix('/driver')}/driver": each.text
             for key, each in self.snapshot.observations.items()
-            if key.startswith("link:/sys/bus/pci/") and each.state is State.OK
+            if key.startswith("link:/sys/bus/pci/")
+            and key.endswith("/driver")
+            and each.state is State.OK
         }
         devices = pci.parse_sysfs(files | links)
         if devices:
