@@ -1510,6 +1510,30 @@ OTHERWISE: tuple[tuple[str, str, str, Mapping[str, Any], str], ...] = (
     ("jit.stale_locks", "amd", "none", {"engine:toolchain": ABSENT}, "unknown.absent"),
     ("jit.stale_locks", "nvidia", "none", {"engine:toolchain": ABSENT}, "ok"),
     ("nv.mig", "nvidia", "none", {XML: ABSENT}, "unknown.not_stated"),
+    (
+        "nv.mig",
+        "nvidia",
+        "none",
+        {
+            XML: "Driver Version : 470.1\nAttached GPUs : 1\nGPU 00000000:10:00.0\n"
+            "    MIG Mode\n        Current : Enabled\n"
+        },
+        "nv.mig.cut",
+    ),
+    (
+        "amd.partition",
+        "amd",
+        "none",
+        NO_DRM
+        | {
+            "tool:amd-smi static --json": (
+                "GPU: 0\n    PARTITION:\n        COMPUTE_PARTITION: CPX\n"
+                "        MEMORY_PARTITION: NPS4\n"
+            ),
+            "tool:amd-smi metric --json": None,
+        },
+        "amd.partition.split",
+    ),
     ("nv.module", "nvidia", "none", {"glob:/dev/nvidia[0-9]*": ""}, "nv.module.absent"),
     (
         "nv.fabric",

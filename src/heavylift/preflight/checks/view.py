@@ -37,6 +37,31 @@ _KERNEL_LOGS: Final = (
 )
 
 
+def _first_that_reads(*parsers: Callable[[str], T]) -> Callable[[str], T]:
+    """A parser that takes a text in any of several forms; the first one's error where none fits."""
+
+    def parse(text: str) -> T:
+        refusals: list[HeavyliftError] = []
+        for parser in parsers:
+            try:
+                return parser(text)
+            except HeavyliftError as refusal:
+                refusals.append(refusal)
+        raise refusals[0]
+
+    return parse
+
+
+# Releases that do not know an option print another form than was asked for.
+_NVIDIA_QUERY: Final = _first_that_reads(
+    nvidia_smi.parse_query_xml, nvidia_smi.parse_query, nvidia_smi.parse_table
+)
+_AMD_SMI: Final = _first_that_reads(amd_smi.parse_json, amd_smi.parse_text)
+_ROCM_SMI_FORMS: Final = _first_that_reads(
+    rocm_smi.parse_json, rocm_smi.parse_csv, rocm_smi.parse_text
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
     """What the host is judged against; every part may be missing.
@@ -332,7 +357,7 @@ class View:
             (each for each in self._tool_keys("nvidia-smi --query-gpu")), "tool:nvidia-smi"
         )
         try:
-            report = self.parsed(nvidia_smi.parse_query_xml, key)
+            report = self.parsed(_NVIDIA_QUERY, key)
         except NotObservedError:
             report = self.parsed(nvidia_smi.parse_query_csv, csv_key)
         return report
@@ -377,7 +402,7 @@ class View:
         reports = []
         for command in ("static", "metric", "bad-pages"):
             try:
-                reports.append(self.parsed(amd_smi.parse_json, f"tool:amd-smi {command} --json"))
+                reports.append(self.parsed(_AMD_SMI, f"tool:amd-smi {command} --json"))
             except NotObservedError as error:
                 reason = error
         if reports:
@@ -385,7 +410,7 @@ class View:
         key = next(iter(self._tool_keys("rocm-smi")), None)
         if key is None:
             raise reason
-        return self.parsed(rocm_smi.parse_json, key)
+        return self.parsed(_ROCM_SMI_FORMS, key)
 
     @cached_property
     def cards(self) -> tuple[Card, ...]:
