@@ -1509,6 +1509,7 @@ OTHERWISE: tuple[tuple[str, str, str, Mapping[str, Any], str], ...] = (
     ("ckpt.remote_code", "amd", "none", {CKPT: checkpoint(configs=[])}, "unknown.not_stated"),
     ("jit.stale_locks", "amd", "none", {"engine:toolchain": ABSENT}, "unknown.absent"),
     ("jit.stale_locks", "nvidia", "none", {"engine:toolchain": ABSENT}, "ok"),
+    ("proc.leftover", "nvidia", "none", {"process:77": HUNG}, "unknown.time_limit"),
     ("nv.mig", "nvidia", "none", {XML: ABSENT}, "unknown.not_stated"),
     (
         "nv.mig",

@@ -219,6 +219,10 @@ def leftovers(view: View, _check: CheckFacts) -> Outcome:
     if engines:
         pids = " ".join(str(each.pid) for each in engines)
         return bad("running", len(engines), *lines[:8], severity=Severity.WARN, pids=pids)
+    silent = next((each for each in view.processes if not each.title), None)
+    if silent is not None:
+        # Whoever does not let itself be read may hold anything.
+        raise NotObservedError("time_limit", f"/proc/{silent.pid}")
     summary = as_mapping(decode_json(view.text("processes:"), "processes"))
     if summary.get("handles_denied"):
         # Another user's process may hold a card without our seeing it.
