@@ -35,6 +35,13 @@ from heavylift.facts.consistency import (
     reference_defects,
 )
 from heavylift.facts.decode import Decoder, Defect
+from heavylift.facts.price_schema import (
+    ApiPriceBook,
+    AssumptionBook,
+    MachineBook,
+    PriceFacts,
+    RentalBook,
+)
 from heavylift.facts.schema import (
     CheckFacts,
     CheckList,
@@ -47,6 +54,13 @@ from heavylift.facts.schema import (
     RecipeBook,
     Showcase,
     Source,
+)
+from heavylift.facts.speed_schema import (
+    AcceptanceBook,
+    SpeedClassBook,
+    SpeedFacts,
+    SpeedModelFacts,
+    TransferLinkBook,
 )
 from heavylift.facts.symptom_consistency import symptom_defects
 from heavylift.facts.symptom_schema import (
@@ -187,6 +201,26 @@ class Catalog:
         """The doctor's checks of a group, in order."""
         return self._load(CheckList, f"checks/{group}.toml").checks
 
+    def speed(self) -> SpeedFacts:
+        """The model of speed: its constants, the measured classes, the acceptances."""
+        return SpeedFacts(
+            model=self._load(SpeedModelFacts, "speed/model.toml"),
+            book=self._load(SpeedClassBook, "speed/classes.toml"),
+            acceptances=self._load(AcceptanceBook, "speed/acceptance.toml").acceptances,
+            links=self._load(TransferLinkBook, "speed/links.toml").links,
+        )
+
+    def prices(self) -> PriceFacts:
+        """Everything about money: providers, rents, machines, assumptions."""
+        machines = self._load(MachineBook, "prices/machines.toml")
+        return PriceFacts(
+            api=self._load(ApiPriceBook, "prices/api.toml").prices,
+            rentals=self._load(RentalBook, "prices/rental.toml").rentals,
+            machines=machines.machines,
+            power=machines.power,
+            assumptions=self._load(AssumptionBook, "prices/assumptions.toml").assumptions,
+        )
+
     def source(self, identifier: str) -> Source:
         """The source of that id. Raises KeyError when there is none."""
         return self._sources[identifier]
@@ -303,6 +337,7 @@ class Catalog:
         models = _collect(self.model, ids["models"], defects)
         books = _collect(self.recipes, self.ids("recipes"), defects)
         _collect(self.checks, self.ids("checks"), defects)
+        self._check_books(defects)
 
         for gpu in gpus:
             defects += reference_defects(f"gpus/{gpu.id}.toml", "node", gpu.node, ids["nodes"])
@@ -343,6 +378,12 @@ class Catalog:
             for part in parts:
                 _collect(_anyway(part), ("lint",), defects)
         return defects
+
+    def _check_books(self, defects: list[Defect]) -> None:
+        """The facts of speed and of money: a folder each, read as one record."""
+        books: dict[str, Callable[[], object]] = {"speed": self.speed, "prices": self.prices}
+        present = [kind for kind in books if self.ids(kind)]
+        _collect(lambda kind: books[kind](), present, defects)
 
 
 def _collect(

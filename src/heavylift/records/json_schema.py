@@ -11,12 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
+from heavylift.records.decision import Decision
 from heavylift.records.finding import Finding
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
+from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release
 from heavylift.records.snapshot import Snapshot
+from heavylift.records.speed import Speed
 
 RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
@@ -25,6 +28,9 @@ RECORDS: Final[dict[str, type]] = {
     "receipt": Receipt,
     "release": Release,
     "snapshot": Snapshot,
+    "speed": Speed,
+    "prefill-decode": PrefillDecode,
+    "decision": Decision,
 }
 """Name of the schema file -> the record."""
 
