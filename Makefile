@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose bench-lint schemas clean
+.PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose \
+	bench-lint bench-speed speed-facts schemas clean
 
 setup: $(STAMP)
 
@@ -33,7 +34,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint
+bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed
 
 bench-diagnose: setup
 	$(BIN)/python benchmarks/diagnose_accuracy.py
@@ -47,6 +48,12 @@ bench-stream: setup
 
 bench-lint: setup
 	$(BIN)/python benchmarks/lint_accuracy.py
+
+bench-speed: setup
+	$(BIN)/python benchmarks/speed_accuracy.py
+
+speed-facts: setup
+	$(BIN)/python benchmarks/speed_accuracy.py --write-facts
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas

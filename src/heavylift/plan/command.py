@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from heavylift.records.plan import PlanRequest
+from heavylift.records.plan import Layout, PlanRequest
 from heavylift.units import format_tokens
 
 _LAYOUT_FLAGS = {
@@ -47,3 +47,15 @@ def plan_command(request: PlanRequest, command: str = "plan") -> str:
     if request.vision is False:
         words.append("--text-only")
     return shlex.join(words)
+
+
+def layout_flags(layout: Layout) -> str:
+    """The flags that state a layout: `--tp 2 --dp 4 --ep 8`."""
+    sizes = (
+        ("--tp", layout.tensor_parallel_size),
+        ("--pp", layout.pipeline_parallel_size),
+        ("--dp", layout.data_parallel_size),
+        ("--ep", layout.expert_parallel_size),
+        ("--dcp", layout.decode_context_parallel_size),
+    )
+    return " ".join(f"{flag} {size}" for flag, size in sizes if flag == "--tp" or size > 1)
