@@ -39,6 +39,9 @@ _SCREENS: Final = {
     "bundle": "bundle",
     "scenarios": "scenarios",
     "sparse_checkpoint": "sparse_checkpoint",
+    "speed": "speed",
+    "pd": "pd",
+    "decide": "decide",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

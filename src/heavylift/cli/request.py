@@ -81,12 +81,16 @@ class ExpertSize(click.ParamType[int]):
 
 _POSITIVE = click.IntRange(min=1)
 
-_OPTIONS = (
+_ENGINE = (
     click.option("--engine", type=Word(), help=text("option.engine")),
     click.option("--engine-version", type=Word(), help=text("option.engine_version")),
     click.option("--variant", type=Word(), help=text("option.variant")),
+)
+_LENGTHS = (
     click.option("--context", type=Tokens(), help=text("option.context")),
     click.option("--output", "output_tokens", type=Tokens(), help=text("option.output")),
+)
+_SETTINGS = (
     click.option("--concurrency", type=_POSITIVE, help=text("option.concurrency")),
     click.option("--kv-dtype", type=Word(), help=text("option.kv_dtype")),
     click.option("--tp", type=_POSITIVE, help=text("option.tp")),
@@ -112,7 +116,16 @@ _OPTIONS = (
 
 def plan_options(function: F) -> F:
     """Adds the options of a plan, except the rack, to a command."""
-    for option in reversed(_OPTIONS):
+    return _add((*_ENGINE, *_LENGTHS, *_SETTINGS), function)
+
+
+def service_options(function: F) -> F:
+    """Those of a plan but for the lengths: for commands that ask for a prompt and an answer."""
+    return _add((*_ENGINE, *_SETTINGS), function)
+
+
+def _add(options: tuple[Callable[[F], F], ...], function: F) -> F:
+    for option in reversed(options):
         function = option(function)
     return function
 
