@@ -1,4 +1,4 @@
-"""Bytes, GiB, GB and token counts: parsing and formatting.
+"""Bytes, GiB, GB and token counts: reading and showing.
 
 The only place that knows 2**30. Memory is shown in GiB (2**30); nameplates, disks and networks in
 GB (10**9). A bare "G" is refused because it has meant both.
@@ -7,6 +7,7 @@ GB (10**9). A bare "G" is refused because it has meant both.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -18,6 +19,7 @@ GB: Final = 10**9
 TB: Final = 10**12
 
 _BYTE_UNITS: Final = {
+    "": 1,
     "b": 1,
     "kib": KIB,
     "mib": MIB,
@@ -32,41 +34,33 @@ _BYTE_UNITS: Final = {
 # published context length written that way is the power of two.
 _TOKEN_UNITS: Final = {"": 1, "k": KIB, "m": MIB}
 
-_QUANTITY: Final = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
+_QUANTITY: Final = re.compile(
+    r"\s*([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:_[0-9]+)*)(\.[0-9]+)?\s*([A-Za-z]*)\s*"
+)
 
 
-def _split(text: str) -> tuple[Fraction, str]:
+def _quantity(text: str, units: Mapping[str, int]) -> Fraction:
     match = _QUANTITY.fullmatch(text)
-    if match is None:
+    if match is None or match[3].lower() not in units:
         raise ValueError(text)
-    return Fraction(match[1].replace(",", "").replace("_", "")), match[2].lower()
+    number = match[1].replace(",", "").replace("_", "") + (match[2] or "")
+    return Fraction(number) * units[match[3].lower()]
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from text such as `288 GB`, `190.97GiB` or `884736`.
+    """Bytes from text such as `288 GB`, `190.97GiB` or `884,736`, to the nearest byte.
 
-    Raises `ValueError` for an unknown or ambiguous unit (a bare `G`), a negative number or a
-    fraction of a byte.
+    Raises `ValueError` for an unknown or ambiguous unit (a bare `G`) or a negative number.
     """
-    number, unit = _split(text)
-    if unit not in _BYTE_UNITS and unit != "":
-        raise ValueError(text)
-    value = number * _BYTE_UNITS[unit or "b"]
-    if value.denominator != 1:
-        # "190.97 GiB" is no whole number of bytes; the nearest byte is what was meant.
-        return round(value)
-    return value.numerator
+    return round(_quantity(text, _BYTE_UNITS))
 
 
 def parse_tokens(text: str) -> int:
-    """Tokens from text such as `32768`, `128k` (131,072) or `1M` (1,048,576).
+    """Tokens from text such as `32768`, `131,072`, `128k` (131,072) or `1.5M` (1,572,864).
 
     Raises `ValueError` for an unknown unit or a result that is not a whole, positive number.
     """
-    number, unit = _split(text)
-    if unit not in _TOKEN_UNITS:
-        raise ValueError(text)
-    value = number * _TOKEN_UNITS[unit]
+    value = _quantity(text, _TOKEN_UNITS)
     if value.denominator != 1 or value < 1:
         raise ValueError(text)
     return value.numerator
@@ -96,16 +90,6 @@ def format_tokens(tokens: int) -> str:
         if tokens >= size and tokens % size == 0:
             return f"{tokens // size:,}{unit}"
     return f"{tokens:,}"
-
-
-def format_count(value: int) -> str:
-    """A large count in the field's short form: `2.23 M`, `927 k`, `512`."""
-    for unit, size in (("M", 10**6), ("k", 10**3)):
-        if value >= 10 * size:
-            return f"{value / size:,.0f} {unit}"
-        if value >= size:
-            return f"{value / size:,.2f} {unit}"
-    return f"{value:,}"
 
 
 def format_gb(value_bytes: int, digits: int = 1) -> str:

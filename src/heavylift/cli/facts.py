@@ -11,7 +11,7 @@ from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit
 from heavylift.facts.catalog import DATA, Catalog
-from heavylift.facts.decode import Defect
+from heavylift.facts.defects import Defect
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -40,9 +40,40 @@ def parse(source: str) -> dict[str, str]:
 
 
 def text(key: str, /, **params: Any) -> str:
-    """The text of `key` with `params` filled in. An unknown key raises KeyError: a test's job."""
+    """The text of `key` with `params` filled in. An unknown key raises KeyError: a test's job.
+
+    Words in `params` may be a stranger's: what does not print in them is shown as an escape. Where
+    the catalogue writes `{name:lines}`, each line of the words begins one of its own, indented.
+    """
     template = _catalogue()[key]
-    return template.format(**params) if params else template.replace("{{", "{").replace("}}", "}")
+    if not params:
+        return template.replace("{{", "{").replace("}}", "}")
+    return template.format(**{name: _made_safe(value) for name, value in params.items()})
+
+
+def printable(words: str) -> str:
+    """`words` with everything a terminal would act on or not show as a backslash escape."""
+    if words.isprintable():
+        return words
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in words
+    )
+
+
+class _Words(str):
+    """A text parameter. Only the catalogue decides whether its line breaks are kept."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str) -> str:
+        if spec == "lines":
+            return "".join(f"\n  {printable(line)}" for line in self.splitlines())
+        return format(printable(str(self)), spec)
+
+
+def _made_safe(value: Any) -> Any:
+    return _Words(value) if isinstance(value, str) else value
 
 
 def keys() -> frozenset[str]:

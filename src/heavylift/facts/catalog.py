@@ -7,8 +7,7 @@ a handful of them. `check` reads everything and returns every defect.
 from __future__ import annotations
 
 import difflib
-import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from heavylift.errors import HeavyliftError
+from heavylift.facts import consistency
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -26,15 +26,10 @@ from heavylift.facts.command_schema import (
     NameChangeFacts,
     NameChanges,
 )
-from heavylift.facts.consistency import (
-    engine_defects,
-    family_defects,
-    model_defects,
-    name_defects,
-    recipe_defects,
-    reference_defects,
-)
-from heavylift.facts.decode import Decoder, Defect
+from heavylift.facts.consistency import Everything, name_key
+from heavylift.facts.decode import Decoder
+from heavylift.facts.defects import Defect, FactsError
+from heavylift.facts.document import read_document
 from heavylift.facts.price_schema import (
     ApiPriceBook,
     AssumptionBook,
@@ -74,24 +69,10 @@ DATA: Final = Path(__file__).parent / "data"
 _NAMES_IN: Final = {"models": "names", "gpus": "aliases", "engines": "names"}
 """The key under which a file of each kind lists the other names of its thing."""
 
+_KINDS: Final = ("models", "gpus", "nodes", "families", "engines")
+"""The kinds that other files refer to."""
+
 _NOT_KNOWN: Final = {"models": "FACT010", "gpus": "FACT011", "engines": "FACT012"}
-
-
-class FactsError(HeavyliftError):
-    """Facts files with defects; `defects` holds every one of them, each with its path."""
-
-    def __init__(self, defects: Iterable[Defect]) -> None:
-        self.defects = tuple(defects)
-        first = self.defects[0]
-        super().__init__(
-            "FACT001",
-            {
-                "count": len(self.defects),
-                "path": first.path,
-                "problem": first.problem,
-                "detail": first.detail,
-            },
-        )
 
 
 class Catalog:
@@ -233,6 +214,9 @@ class Catalog:
         """The model and rack that demonstrations and first hints speak of."""
         return self._load(Showcase, "showcase.toml")
 
+    def _showcases(self) -> tuple[str, ...]:
+        return tuple(path.stem for path in self.root.glob("showcase.toml"))
+
     def ids(self, kind: str) -> tuple[str, ...]:
         """The ids of a kind of facts (`models`, `gpus`, `engines`, …), in alphabetical order."""
         if kind == "families":
@@ -262,13 +246,15 @@ class Catalog:
 
     def _identify(self, kind: str, name: str) -> str:
         """The id that `name` stands for. Ids are looked at first: other names are in the files."""
-        wanted = _key(name)
-        known = {_key(identifier): identifier for identifier in self.ids(kind)}
+        identifiers = self.ids(kind)
+        if name in identifiers:
+            return name
+        wanted = name_key(name)
+        known = {name_key(identifier): identifier for identifier in identifiers}
         if wanted not in known:
-            for identifier in self.ids(kind):
-                table = self._table(f"{kind}/{identifier}.toml")
-                for spelling in (table.get("title", identifier), *table.get(_NAMES_IN[kind], ())):
-                    known.setdefault(_key(spelling), identifier)
+            for identifier in identifiers:
+                for spelling in _spellings(self._table(f"{kind}/{identifier}.toml"), kind):
+                    known.setdefault(name_key(spelling), identifier)
         if wanted in known:
             return known[wanted]
         close = difflib.get_close_matches(wanted, known, n=1)
@@ -288,14 +274,7 @@ class Catalog:
 
     def _table(self, relative: str) -> dict[str, Any]:
         if relative not in self._tables:
-            try:
-                text = (self.root / relative).read_text("utf-8")
-            except FileNotFoundError as error:
-                raise HeavyliftError("FACT002", {"path": relative}) from error
-            try:
-                self._tables[relative] = tomllib.loads(text)
-            except tomllib.TOMLDecodeError as error:
-                raise FactsError([Defect(relative, "not_toml", str(error))]) from error
+            self._tables[relative] = read_document(self.root, relative)
         return self._tables[relative]
 
     @cached_property
@@ -329,39 +308,22 @@ class Catalog:
         _collect(lambda _: self._sources, ("sources",), defects)
         if defects:
             return tuple(defects)
-        ids = {kind: self.ids(kind) for kind in ("models", "gpus", "nodes", "families")}
-        gpus = _collect(self.gpu, ids["gpus"], defects)
-        nodes = _collect(self.node, ids["nodes"], defects)
-        engines = _collect(self.engine, self.ids("engines"), defects)
-        families = {each.id: each for each in _collect(self.family, ids["families"], defects)}
-        models = _collect(self.model, ids["models"], defects)
-        books = _collect(self.recipes, self.ids("recipes"), defects)
-        _collect(self.checks, self.ids("checks"), defects)
+        everything = Everything(
+            sources=frozenset(self._sources),
+            ids={kind: self.ids(kind) for kind in _KINDS},
+            gpus=_collect(self.gpu, self.ids("gpus"), defects),
+            nodes=_collect(self.node, self.ids("nodes"), defects),
+            engines=_collect(self.engine, self.ids("engines"), defects),
+            families=_collect(self.family, self.ids("families"), defects),
+            models=_collect(self.model, self.ids("models"), defects),
+            books=_collect(self.recipes, self.ids("recipes"), defects),
+            showcases=_collect(_anyway(self.showcase), self._showcases(), defects),
+        )
         self._check_books(defects)
-
-        for gpu in gpus:
-            defects += reference_defects(f"gpus/{gpu.id}.toml", "node", gpu.node, ids["nodes"])
-        for node in nodes:
-            defects += reference_defects(f"nodes/{node.id}.toml", "gpu", node.gpu, ids["gpus"])
-        for engine in engines:
-            defects += engine_defects(engine)
-        for family in families.values():
-            defects += family_defects(family)
-        for model in models:
-            file = f"models/{model.id}.toml"
-            defects += reference_defects(file, "family", model.family, ids["families"])
-            if model.family in families:
-                defects += model_defects(model, families[model.family])
-        for book in books:
-            file = f"recipes/{book.model}.toml"
-            defects += reference_defects(file, "model", book.model, ids["models"])
-            defects += recipe_defects(book, ids["gpus"])
         defects += self._command_defects()
-        defects += name_defects("gpus", {gpu.id: _names(gpu, gpu.aliases) for gpu in gpus})
-        defects += name_defects("models", {each.id: _names(each, each.names) for each in models})
-        defects += name_defects("engines", {each.id: _names(each, each.names) for each in engines})
+        _collect(self.checks, self.ids("checks"), defects)
         symptoms = _collect(self._symptom_book, self.ids("symptoms"), defects)
-        return (*defects, *symptom_defects(symptoms))
+        return (*defects, *consistency.defects(everything), *symptom_defects(symptoms))
 
     def _command_defects(self) -> list[Defect]:
         """Defects of the flag tables and of what commands are judged by."""
@@ -396,6 +358,10 @@ def _collect(
             loaded.append(load(identifier))
         except FactsError as error:
             defects.extend(error.defects)
+        except HeavyliftError as error:
+            if error.code != "FACT002":
+                raise
+            defects.append(Defect(str(error.params["path"]), "no_file"))
     return loaded
 
 
@@ -404,10 +370,9 @@ def _anyway(load: Callable[[], R]) -> Callable[[str], R]:
     return lambda _: load()
 
 
-def _names(thing: ModelFacts | GpuFacts | EngineFacts, others: Iterable[str]) -> set[str]:
-    return {_key(name) for name in (thing.id, thing.title, *others)}
-
-
-def _key(name: str) -> str:
-    """A name as it is compared: case, spaces, dashes, dots and underscores do not matter."""
-    return "".join(character for character in name.lower() if character.isalnum())
+def _spellings(table: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """The title and other names in a file that nobody has checked yet."""
+    others = table.get(_NAMES_IN[kind])
+    for spelling in (table.get("title"), *(others if isinstance(others, list) else ())):
+        if isinstance(spelling, str):
+            yield spelling

@@ -11,12 +11,13 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
+from heavylift.facts.defects import Defect
+from heavylift.facts.limits import value_defects
 from heavylift.facts.schema import Fact, FactKind, Rule
 
 R = TypeVar("R")
@@ -39,15 +40,6 @@ says nothing of each line in it."""
 
 _DROP: Final = object()
 """Stands for a value that was defective: the record that needs it is not made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """One thing wrong in a facts file: where (`gpus/mi355x.toml: memory_visible.unit`), what."""
-
-    path: str
-    problem: str
-    detail: str = ""
 
 
 class Decoder:
@@ -75,13 +67,15 @@ class Decoder:
         """A `cls` from `table`; None when a required part is missing or wrong.
 
         `given` supplies fields that come from elsewhere than the table. Unknown keys are defects:
-        a misspelt key must not pass for an absent one.
+        a misspelt key must not pass for an absent one. A value out of its limits is one too, though
+        the record is made.
         """
         inherited = self._handed_down(table, path, inherited or {})
         plain: type = cls  # mypy does not take `type[R]` for hashable
         fields = _fields(plain)
         for key in table:
-            if key not in fields and key != "provenance":
+            known = key in fields or key == "provenance"
+            if not known or key in (given or {}):
                 self.defect(_join(path, key), "unknown_key")
         # A rule is one statement: where it says nothing, the provenance around it is its own.
         stated = {**inherited, **table} if issubclass(cls, Rule) else table
@@ -100,7 +94,10 @@ class Decoder:
             return None
         if issubclass(cls, Rule):
             self._check_source(values["source"], _join(path, "source"))
-        return cls(**values)
+        record = cls(**values)
+        for found in value_defects(record, path):
+            self.defect(found.path, found.problem, found.detail)
+        return record
 
     def _handed_down(self, table: Mapping[str, Any], path: str, inherited: Inherited) -> Inherited:
         """What `table` hands down: its own `provenance` over the one around it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -34,23 +34,42 @@ def _parse(text: str) -> ast.expr:
     if len(text) > _MAX_LENGTH:
         raise ExpressionError(text)
     try:
-        return ast.parse(text, mode="eval").body
+        tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError) as error:  # ValueError: a null character, a lone surrogate
         raise ExpressionError(text) from error
+    _refuse_other_syntax(tree, text)
+    return tree
+
+
+def _refuse_other_syntax(node: ast.expr, text: str) -> None:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return
+        case ast.Name():
+            return
+        case ast.BinOp(op=ast.Div(), right=ast.Constant(value=0)):
+            raise ExpressionError(text)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            _refuse_other_syntax(left, text)
+            _refuse_other_syntax(right, text)
+        case ast.Call(func=ast.Name(id="ceil"), args=[argument], keywords=[]):
+            _refuse_other_syntax(argument, text)
+        case _:
+            raise ExpressionError(text)
 
 
 def _value(node: ast.expr, dims: Mapping[str, int], text: str) -> Fraction:
     match node:
-        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+        case ast.Constant(value=int() as number):
             return Fraction(number)
         case ast.Name(id=name) if name in dims:
             return Fraction(dims[name])
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_value(left, dims, text), _value(right, dims, text))
+        case ast.Call(args=[argument]):
+            return Fraction(math.ceil(_value(argument, dims, text)))
         case ast.Name(id=name):
             raise ExpressionError(f"{text}: {name}")
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(left, dims, text), _value(right, dims, text))
-        case ast.Call(func=ast.Name(id="ceil"), args=[argument], keywords=[]):
-            return Fraction(math.ceil(_value(argument, dims, text)))
     raise ExpressionError(text)
 
 
@@ -74,9 +93,19 @@ def evaluate(expression: str | int, dims: Mapping[str, int]) -> int:
 def names(expression: str | int) -> frozenset[str]:
     """The dimension names used in `expression`.
 
-    Raises `ExpressionError` when it cannot be read as an expression.
+    Raises `ExpressionError` when it is not in the language, or divides by a zero that is written.
     """
     if isinstance(expression, int):
         return frozenset()
-    found = {node.id for node in ast.walk(_parse(expression)) if isinstance(node, ast.Name)}
-    return frozenset(found - {"ceil"})
+    return frozenset(_names(_parse(expression)))
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name):
+            yield name
+        case ast.BinOp(left=left, right=right):
+            yield from _names(left)
+            yield from _names(right)
+        case ast.Call(args=[argument]):
+            yield from _names(argument)

@@ -166,7 +166,6 @@ class FamilyFacts:
     dims: tuple[str, ...]
     layer_sets: tuple[str, ...]
     hf_model_types: tuple[str, ...]
-    gguf_architecture: str | None
     caches: tuple[CachePattern, ...]
     states: tuple[StatePattern, ...]
     formats: tuple[CheckpointFormat, ...]
@@ -265,7 +264,6 @@ class NodeFacts:
     gpu: str
     gpus_per_node: Fact[int]
     gpus_per_link_domain: Fact[int]
-    host_memory: Fact[int] | None = None
 
 
 # --- engines -------------------------------------------------------------------------------------

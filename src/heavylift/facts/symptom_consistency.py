@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from heavylift.facts.consistency import reference_defects
-from heavylift.facts.decode import Defect
+from heavylift.facts.defects import Defect
 from heavylift.facts.symptom_schema import (
     CauseFacts,
     ConsequenceFacts,
@@ -54,8 +53,7 @@ def symptom_defects(books: Iterable[SymptomBook]) -> Iterator[Defect]:
 
 def _cause_defects(where: str, cause: CauseFacts, names: _Names) -> Iterator[Defect]:
     yield from _once(where, cause.id, names.causes)
-    for effect in cause.explains:
-        yield from reference_defects(where, "cause", effect, names.causes)
+    yield from _cause_names(where, cause.explains, names)
     yield from _words_defects(f"{where}.title", cause.title)
     yield from _words_defects(f"{where}.fix", cause.fix)
     for symptom in cause.symptoms:
@@ -66,10 +64,10 @@ def _symptom_defects(where: str, symptom: SymptomFacts, names: _Names) -> Iterat
     yield from _once(where, symptom.id, names.symptoms)
     yield from _anchor_defects(where, symptom.anchors)
     yield from _regex_defects(where, symptom.regex)
-    for phase in symptom.phases:
-        yield from reference_defects(where, "phase", phase, PHASES)
+    yield from _phase_names(where, symptom.phases)
     for other in symptom.beside:
-        yield from reference_defects(where, "symptom", other, names.symptoms)
+        if other not in names.symptoms:
+            yield Defect(where, "unknown_symptom", other)
     if symptom.fix:
         yield from _words_defects(f"{where}.fix", symptom.fix)
 
@@ -85,15 +83,26 @@ def _mark_defects(where: str, mark: LogMark) -> Iterator[Defect]:
     for regex in (mark.version, *mark.settings.values()):
         yield from _regex_defects(where, regex)
     if mark.phase is not None:
-        yield from reference_defects(where, "phase", mark.phase, PHASES)
+        yield from _phase_names(where, (mark.phase,))
 
 
 def _walk_defects(where: str, walk: WalkFacts, names: _Names) -> Iterator[Defect]:
     yield from _words_defects(f"{where}.title", walk.title)
     for step in walk.steps:
         yield from _words_defects(where, step.text)
-        for cause in step.causes:
-            yield from reference_defects(where, "cause", cause, names.causes)
+        yield from _cause_names(where, step.causes, names)
+
+
+def _cause_names(where: str, causes: Iterable[str], names: _Names) -> Iterator[Defect]:
+    for cause in causes:
+        if cause not in names.causes:
+            yield Defect(where, "unknown_cause", cause)
+
+
+def _phase_names(where: str, phases: Iterable[str]) -> Iterator[Defect]:
+    for phase in phases:
+        if phase not in PHASES:
+            yield Defect(where, "unknown_phase", phase)
 
 
 def _once(where: str, name: str, given: Mapping[str, int]) -> Iterator[Defect]:
@@ -116,5 +125,5 @@ def _anchor_defects(where: str, anchors: Iterable[str]) -> Iterator[Defect]:
 def _regex_defects(where: str, regex: str) -> Iterator[Defect]:
     try:
         re.compile(regex, re.IGNORECASE)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         yield Defect(where, "regex", str(error))

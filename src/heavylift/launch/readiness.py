@@ -5,58 +5,36 @@ A listening port proves nothing, and a listed model little: engines list what th
 
 from __future__ import annotations
 
-import http.client
-import json
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Final
 
-_TIMEOUT_S: Final = 30.0
+from heavylift.errors import HeavyliftError
+from heavylift.wire.client import Endpoint, Limits, ask, list_models
+from heavylift.wire.reply import ChatRequest
+
+_LIMITS: Final = Limits(connect_s=5.0, first_byte_s=30.0, gap_s=30.0)
 
 
 def why_not_ready(address: str, *, model: str, key: str) -> str | None:
     """None when `model` at `address` (`http://127.0.0.1:port`) has generated a token; otherwise the
-    step that failed and how: `models: ConnectionRefusedError`, `chat: 503`.
+    step that failed and how: `models: connect`, `chat: overloaded`.
     """
-    parts = urlsplit(address)
-    # http.client, not urllib: a proxy of the environment has no part in a call to this machine.
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
-    step = "models"
+    endpoint = Endpoint(base_url=address, key=key)
     try:
-        listed = _call(connection, "GET", "/v1/models", key, None)
-        if not any(entry.get("id") == model for entry in listed["data"]):
-            return "models: not listed"
-        step = "chat"
-        body = {
-            "model": model,
-            "messages": [{"role": "user", "content": "Hello"}],
-            "max_tokens": 1,
-            "temperature": 0,
-        }
-        answer = _call(connection, "POST", "/v1/chat/completions", key, body)
-        return None if answer["usage"]["completion_tokens"] >= 1 else "chat: no token"
-    except _Status as error:
-        return f"{step}: {error}"
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
-        return f"{step}: {type(error).__name__}"
-    finally:
-        connection.close()
-
-
-class _Status(Exception):  # noqa: N818 - an answer, not an error of ours
-    """An HTTP status other than 200."""
-
-
-def _call(
-    connection: http.client.HTTPConnection,
-    method: str,
-    path: str,
-    key: str,
-    body: dict[str, Any] | None,
-) -> Any:
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    connection.request(method, path, None if body is None else json.dumps(body), headers)
-    response = connection.getresponse()
-    content = response.read()
-    if response.status != http.client.OK:
-        raise _Status(str(response.status))
-    return json.loads(content)
+        listed = list_models(endpoint, limits=_LIMITS)
+    except HeavyliftError as error:
+        return f"models: {error.params['failure']}"
+    # Asked only then: to most polls of a loading engine the first answer is a no.
+    if model not in [card.id for card in listed]:
+        return "models: not listed"
+    request = ChatRequest(
+        model=model,
+        messages=({"role": "user", "content": "Hello"},),
+        stream=False,
+        max_tokens=1,
+        extra={"temperature": 0},
+    )
+    reply = ask(endpoint, request, limits=_LIMITS).reply
+    # One token is no whole answer, so its failure class says nothing where a token was counted.
+    if reply.usage is not None and (reply.usage.completion_tokens or 0) >= 1:
+        return None
+    return f"chat: {reply.failure or 'no token'}"

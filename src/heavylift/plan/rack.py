@@ -1,4 +1,4 @@
-"""Racks as people type them: `8xMI355X`, `mi355x:8`, `2x8xH200`, `B200`."""
+"""Racks as people type them: `8xMI355X`, `mi355x:8`, `B300 x 8`, `2x8xH200`, `B200`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import GpuFacts, NodeFacts
 from heavylift.records.plan import Rack
 
-_NODES_COUNT: Final = re.compile(r"(\d{1,5})\s*[x×*]\s*(\d{1,5})\s*[x×*]\s*(\S.*)", re.IGNORECASE)
-_COUNT_FIRST: Final = re.compile(r"(\d{1,5})\s*[x×*]\s*(\S.*)", re.IGNORECASE)
-_COUNT_LAST: Final = re.compile(r"(\S.*?)\s*:\s*(\d{1,5})")
+MOST_GPUS: Final = 65_536
+"""More than any fast network joins; beyond it a count is taken for a slip of the keys."""
+
+# Numbers are plain digits: `\d` would read digits of every script.
+_NODES_COUNT: Final = re.compile(r"([0-9]+)\s*[xX×*]\s*([0-9]+)\s*[xX×*]\s*(\S.*)")
+_COUNT_FIRST: Final = re.compile(r"([0-9]+)(?:\s*[xX×*]\s*|\s+)(\S.*)")
+# Names of cards end in X and in digits (MI300X, RTX4090): an x belongs to the count only where it
+# stands apart or follows a digit or another x.
+_COUNT_LAST: Final = re.compile(r"(\S.*?)\s*(?:[:×*]|(?<=[\s0-9xX])[xX])\s*([0-9]+)")
+_CARD: Final = re.compile(r"[A-Za-z0-9][\w./()-]*(?: +[\w./()-]+)*", re.ASCII)
+# What is left of a count that was not understood: `8x`, `x8`, `8xH200` inside a name, `H200 x`.
+_TORN_COUNT: Final = re.compile(r"(?:^|.* )(?:[0-9]+ *[xX]|x *[0-9]).*|(?:.* )?[xX]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +35,46 @@ class RackText:
 
 
 def parse_rack(text: str) -> RackText:
-    """Take a rack text apart. Raises PLAN001 when it is no rack or a count is zero."""
+    """Take a rack text apart.
+
+    Raises PLAN001 when it is no rack or a count is zero, PLAN005 when it has more than `MOST_GPUS`.
+    """
     stripped = text.strip()
     if match := _NODES_COUNT.fullmatch(stripped):
-        parsed = RackText(text, match[3].strip(), int(match[2]), int(match[1]))
+        gpu, count, nodes = match[3], _count(text, match[2]), _count(text, match[1])
     elif match := _COUNT_FIRST.fullmatch(stripped):
-        parsed = RackText(text, match[2].strip(), int(match[1]), None)
+        gpu, count, nodes = match[2], _count(text, match[1]), None
     elif match := _COUNT_LAST.fullmatch(stripped):
-        parsed = RackText(text, match[1].strip(), int(match[2]), None)
+        gpu, count, nodes = match[1], _count(text, match[2]), None
     else:
-        parsed = RackText(text, stripped, None, None)
-    if not parsed.gpu or parsed.count == 0 or parsed.nodes == 0:
+        gpu, count, nodes = stripped, None, None
+    if not _is_card(gpu) or count == 0 or nodes == 0:
         raise HeavyliftError("PLAN001", {"text": text})
-    return parsed
+    if count is not None and count * (nodes or 1) > MOST_GPUS:
+        raise _too_many(text)
+    return RackText(text, gpu, count, nodes)
+
+
+def _count(text: str, digits: str) -> int:
+    # Python refuses to read thousands of digits; nobody means them.
+    significant = digits.lstrip("0")
+    if len(significant) > len(str(MOST_GPUS)):
+        raise _too_many(text)
+    return int(significant or "0")
+
+
+def _too_many(text: str) -> HeavyliftError:
+    return HeavyliftError("PLAN005", {"text": text, "most": MOST_GPUS})
+
+
+def _is_card(name: str) -> bool:
+    """Whether it can be a card's name: words with a letter in them and no count."""
+    return (
+        _CARD.fullmatch(name) is not None
+        and any(character.isalpha() for character in name)
+        and _TORN_COUNT.fullmatch(name) is None
+        and _COUNT_LAST.fullmatch(name) is None
+    )
 
 
 def resolve_rack(parsed: RackText, gpu: GpuFacts, node: NodeFacts) -> Rack | None:

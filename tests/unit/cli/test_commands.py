@@ -199,6 +199,21 @@ def test_defective_facts_are_listed_with_their_paths(run: Run, tmp_path: Path) -
     assert "gpus/x.toml: memory_visible" in ran.out
 
 
+@pytest.mark.parametrize(
+    "content", [b"a = \xff", b"a = " + b"[" * 5000, b"a = " + b"9" * 5000, b'"\\u001b[2J" = 1']
+)
+def test_files_that_are_no_facts_are_listed_too(run: Run, tmp_path: Path, content: bytes) -> None:
+    """Bytes, depths and keys of all kinds end in a line, never in a traceback or a moved cursor."""
+    (tmp_path / "sources.toml").write_text("")
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "x.toml").write_bytes(content)
+    ran = run("facts", "--from", str(tmp_path))
+    assert ran.status == 3
+    assert "nodes/x.toml: " in ran.out
+    assert "\x1b" not in ran.out
+    assert "INT001" not in ran.err
+
+
 def test_help_lists_the_commands_in_the_order_of_the_story(run: Run) -> None:
     """Plan comes first, tools for development last."""
     out = run("--help").out

@@ -38,7 +38,6 @@ gpus_per_link_domain = { value = 2, unit = "GPUs" }
     "families/plain/architecture.toml": """
 title = "Plain"
 hf_model_types = ["plain"]
-gguf_architecture = "plain"
 dims = ["layers", "width", "heads", "head_dim"]
 layer_sets = ["all"]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from heavylift.errors import HeavyliftError
-from heavylift.facts.catalog import Catalog, FactsError
+from heavylift.facts.catalog import Catalog
+from heavylift.facts.defects import FactsError
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import FactKind, FamilyFacts, ModelFacts, RecipeStatus, ServicePhase
 
@@ -251,7 +252,7 @@ def test_the_small_catalogue_is_sound(facts: WriteFacts) -> None:
             'depth = "num_layers"',
             "families/plain/architecture.toml: config_dims.depth",
             "unknown_dim",
-            "",
+            "depth",
         ),
         (
             "families/plain/architecture.toml",
@@ -259,7 +260,7 @@ def test_the_small_catalogue_is_sound(facts: WriteFacts) -> None:
             'depth = "width/heads"',
             "families/plain/architecture.toml: dim_defaults.depth",
             "unknown_dim",
-            "",
+            "depth",
         ),
         (
             "families/plain/architecture.toml",
@@ -282,7 +283,7 @@ def test_the_small_catalogue_is_sound(facts: WriteFacts) -> None:
             'default_version = "1.0"',
             'default_version = "2.0"',
             "engines/runner.toml: default_version",
-            "unknown_default_version",
+            "unknown_version",
             "2.0",
         ),
         (
@@ -401,6 +402,7 @@ def test_two_cards_of_one_name_are_a_defect(facts: WriteFacts, tmp_path: Path) -
     text = (tmp_path / "gpus/card.toml").read_text("utf-8")
     (tmp_path / "gpus/other.toml").write_text(text.replace("Card 9000", "Card 1"), "utf-8")
     assert [(defect.path, defect.problem, defect.detail) for defect in catalog.check()] == [
+        ("gpus/other.toml: node", "node_of_another_card", "box: card"),
         ("gpus/other.toml", "shared_name", "makercard9000: card"),
         ("gpus/other.toml", "shared_name", "thecard: card"),
     ]

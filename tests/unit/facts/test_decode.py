@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from heavylift.facts.decode import Decoder, Defect
+from heavylift.facts.decode import Decoder
+from heavylift.facts.defects import Defect
 from heavylift.facts.schema import Fact, FactKind, Rule
 
 

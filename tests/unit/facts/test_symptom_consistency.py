@@ -91,6 +91,8 @@ def test_a_sound_book_has_no_defects(defects: Callable[..., list[str]]) -> None:
         ('phases = ["load"]', 'phases = ["lunch"]', "unknown_phase"),
         ('phase = "start"', 'phase = "lunch"', "unknown_phase"),
         ("regex = 'in use'", "regex = '('", "regex"),
+        ("regex = 'in use'", f"regex = '{'(' * 5000}'", "regex"),
+        ("regex = 'in use'", "regex = 'a{99999999999999}'", "regex"),
         ("version = 'v(\\d)'", "version = 'v('", "regex"),
         ("(?P<gib>\\d) GiB", "(", "regex"),
         ('anchors = ["in use"]', 'anchors = ["In Use"]', "anchor"),

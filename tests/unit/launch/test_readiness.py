@@ -16,7 +16,18 @@ from heavylift.launch.readiness import why_not_ready
 
 KEY = "a-key"
 LISTED = {"data": [{"id": "m"}]}
-ANSWER = {"usage": {"completion_tokens": 1}}
+
+
+def answer(tokens: int, content: str = "Hi") -> dict[str, Any]:
+    """A chat completion of so many tokens, cut off at the limit."""
+    message = {"role": "assistant", "content": content}
+    return {
+        "choices": [{"index": 0, "message": message, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": tokens},
+    }
+
+
+ANSWER = answer(1)
 
 
 @contextmanager
@@ -57,11 +68,13 @@ def server(models: Any, chat: Any, status: int = 200) -> Iterator[str]:
     [
         (LISTED, ANSWER, 200, None),
         ({"data": []}, ANSWER, 200, "models: not listed"),
-        ({}, ANSWER, 200, "models: KeyError"),
-        (b"<html>", ANSWER, 200, "models: JSONDecodeError"),
-        (LISTED, {"usage": {"completion_tokens": 0}}, 200, "chat: no token"),
-        (LISTED, {"error": "loading"}, 503, "chat: 503"),
-        (LISTED, [], 200, "chat: TypeError"),
+        ({}, ANSWER, 200, "models: malformed"),
+        (b"<html>", ANSWER, 200, "models: malformed"),
+        (LISTED, answer(1, content=""), 200, None),  # a thinking model's first token is no text
+        (LISTED, answer(0), 200, "chat: no token"),
+        (LISTED, answer(0, content=""), 200, "chat: empty"),
+        (LISTED, {"error": "loading"}, 503, "chat: overloaded"),
+        (LISTED, [], 200, "chat: malformed"),
     ],
 )
 def test_only_a_generated_token_counts(
@@ -73,9 +86,9 @@ def test_only_a_generated_token_counts(
 
 
 def test_a_wrong_key_is_said() -> None:
-    """The status of the step that failed is kept."""
+    """The step that failed and its failure class are kept."""
     with server(LISTED, ANSWER) as address:
-        assert why_not_ready(address, model="m", key="other") == "models: 401"
+        assert why_not_ready(address, model="m", key="other") == "models: unauthorised"
 
 
 def test_nobody_listening_is_said() -> None:
@@ -83,7 +96,7 @@ def test_nobody_listening_is_said() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    assert why_not_ready(address, model="m", key=KEY) == "models: ConnectionRefusedError"
+    assert why_not_ready(address, model="m", key=KEY) == "models: connect"
 
 
 def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

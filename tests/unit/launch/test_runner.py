@@ -33,7 +33,8 @@ class H(http.server.BaseHTTPRequestHandler):
         self.send({"data": [{"id": "m"}]})
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send({"usage": {"completion_tokens": 1}})
+        choice = {"index": 0, "message": {"content": "Hi"}, "finish_reason": "length"}
+        self.send({"choices": [choice], "usage": {"completion_tokens": 1}})
 server = http.server.HTTPServer(("127.0.0.1", 0), H)
 assert os.environ["HEAVYLIFT_API_KEY"]
 print("0.00 I srv init: listening on", flush=True)

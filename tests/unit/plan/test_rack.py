@@ -22,6 +22,11 @@ from heavylift.planning import Planning
         ("8xGB300", 2, 4),
         ("1x4xGB300", 1, 4),
         ("8xNVIDIA B200", 1, 8),
+        ("8 MI355X", 1, 8),
+        ("MI355X x 8", 1, 8),
+        ("MI355Xx8", 1, 8),
+        ("B300x8", 1, 8),
+        ("B300 ×8", 1, 8),
     ],
 )
 def test_a_rack_text_gives_nodes_and_gpus_per_node(
@@ -52,9 +57,24 @@ def test_a_card_alone_names_no_rack(planning: Planning) -> None:
     assert (gpu.id, rack) == ("b200", None)
 
 
-@pytest.mark.parametrize("text", ["", "  ", "0xB200", "B200:0", "2x0xB200"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "  ", "0xB200", "B200:0", "2x0xB200", "-8xB200"),
+        *("8", "8x", "x8", "8 x", "x", "8x8", "2x8x", "2x8", "B200 x", "B200:", ":8", "8:B200"),
+        *(
+            "8xB200,8xH200",
+            "8xB200 8xH200",
+            "8xB200+8xH200",
+            "2x2x8xB200",
+            "8xB200x2",
+            "8 B200 x 2",
+        ),
+        *("1,024xB200", "8xB\x1b[2J200", "8xB200\n8xH200", "٨xB200", "---"),
+    ],
+)
 def test_what_is_no_rack_is_refused(text: str) -> None:
-    """Nothing, or a count of zero, is no rack."""
+    """Nothing, a count of zero, a count without a card, several racks, other signs: no rack."""
     with pytest.raises(HeavyliftError) as caught:
         parse_rack(text)
     assert caught.value.code == "PLAN001"
@@ -83,3 +103,21 @@ def test_a_misspelt_card_is_answered_with_the_near_one(
     with pytest.raises(HeavyliftError) as caught:
         planning.rack(text)
     assert (caught.value.code, caught.value.params["suggestion"]) == ("FACT011", meant)
+
+
+@pytest.mark.parametrize("name", ["RTX4090", "rtx 4090", "RTX 6000 Ada", "B300SXM"])
+def test_digits_in_a_name_are_no_count(name: str) -> None:
+    """Cards are numbered by their makers, also behind an x."""
+    assert parse_rack(name).count is None
+    assert parse_rack(f"8x{name}").gpu == name
+
+
+@pytest.mark.parametrize(
+    "text", ["65537xB300", "100000xB300", "B300:100000", "257x256xB300", "9" * 5000 + "xB300"]
+)
+def test_more_gpus_than_any_network_joins_are_refused(text: str) -> None:
+    """65,536 are read, one more is a slip of the keys."""
+    with pytest.raises(HeavyliftError) as caught:
+        parse_rack(text)
+    assert (caught.value.code, caught.value.params["most"]) == ("PLAN005", 65_536)
+    assert parse_rack("256x256xB300").nodes == 256

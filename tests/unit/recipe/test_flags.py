@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from heavylift.facts.catalog import Catalog, FactsError
+from heavylift.facts.catalog import Catalog
 from heavylift.facts.command_schema import FlagFacts, FlagTableFacts
+from heavylift.facts.defects import FactsError
 from heavylift.facts.schema import FactKind
 from heavylift.recipe.flags import FlagTable, Presence
 

@@ -1,0 +1,182 @@
+"""What the values of facts may be: units, ranges and closed lists of words, field by field.
+
+The decoder knows types; these tables know that memory is in bytes and above zero. Every number of
+the facts is finite and above zero, except in the fields listed here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from heavylift.facts.defects import Defect
+from heavylift.facts.price_schema import AssumptionFacts
+from heavylift.facts.schema import (
+    BudgetRule,
+    CachePattern,
+    CacheRule,
+    CheckFacts,
+    ConfigLayers,
+    DefaultRule,
+    EngineSupportRule,
+    Fact,
+    GpuFacts,
+    LayoutRule,
+    MemoryRule,
+    ModelFacts,
+    NodeFacts,
+    PipelineRule,
+    RecipeFacts,
+    RecipeStatus,
+    ShardOverrideRule,
+    StateDtypeRule,
+    StatePattern,
+    TensorPattern,
+)
+from heavylift.facts.speed_schema import SpeedSpreadFacts
+from heavylift.facts.symptom_schema import LogMark
+
+_Field = tuple[type, str]
+
+FLAG: Final = "flag"
+"""The unit of a dimension that is 0 or 1."""
+
+_DIMENSION_UNITS: Final = (
+    "channels",
+    "experts",
+    FLAG,
+    "heads",
+    "layers",
+    "patches",
+    "pixels",
+    "taps",
+    "tokens",
+    "weights per scale",
+)
+
+UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
+    (ModelFacts, "dims"): _DIMENSION_UNITS,
+    (ModelFacts, "layers"): ("layer numbers",),
+    (ModelFacts, "max_context"): ("tokens",),
+    (ModelFacts, "licence"): ("name",),
+    (ModelFacts, "published_total_gb"): ("GB",),
+    (GpuFacts, "memory_nameplate"): ("GB",),
+    (GpuFacts, "memory_visible"): ("bytes",),
+    (GpuFacts, "memory_bandwidth"): ("TB/s",),
+    (GpuFacts, "link_bandwidth"): ("GB/s one way",),
+    (GpuFacts, "native_formats"): ("names",),
+    (GpuFacts, "dense_bf16"): ("TFLOPS",),
+    (GpuFacts, "dense_fp8"): ("TFLOPS",),
+    (GpuFacts, "dense_fp4"): ("TFLOPS",),
+    (GpuFacts, "power"): ("W",),
+    (NodeFacts, "gpus_per_node"): ("GPUs",),
+    (NodeFacts, "gpus_per_link_domain"): ("GPUs",),
+}
+"""The unit of every field that is a `Fact`: the planner computes in it and does not convert."""
+
+_MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
+    {
+        (ModelFacts, "layers"),
+        (TensorPattern, "axis"),
+        (TensorPattern, "params_per_element"),
+        (ConfigLayers, "counts_from"),
+        (BudgetRule, "default_reserved_floor_bytes"),
+        (DefaultRule, "min_memory_gib"),
+        (CacheRule, "reserved_pages"),
+        (CacheRule, "reserved_states"),
+        (MemoryRule, "low"),
+        (MemoryRule, "high"),
+        (CheckFacts, "values"),
+        (LogMark, "reach"),
+        (RecipeFacts, "settings"),  # a switch may be off
+        (SpeedSpreadFacts, "fixed_us_per_layer"),
+        (AssumptionFacts, "value"),
+        (AssumptionFacts, "low"),
+        (AssumptionFacts, "high"),
+    }
+)
+
+_FRACTIONS: Final[frozenset[_Field]] = frozenset(
+    {(BudgetRule, "default"), (BudgetRule, "default_vision_factor")}
+)
+
+_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision")
+_SEGMENTS: Final = ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool")
+
+WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
+    (TensorPattern, "shard"): _SHARDS,
+    (CachePattern, "split"): ("heads", "replicated"),
+    (StatePattern, "dtype_class"): ("recurrent", "conv"),
+    (StateDtypeRule, "dtype_class"): ("recurrent", "conv"),
+    (BudgetRule, "base"): ("total", "free_before_load", "free_after_load", "none"),
+    (BudgetRule, "inside"): _SEGMENTS,
+    (DefaultRule, "name"): (
+        "engine_version",
+        "kv_cache_dtype",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "moe_backend",
+    ),
+    (ShardOverrideRule, "shard"): _SHARDS,
+    (ShardOverrideRule, "when"): ("always", "sequence_parallel"),
+    (CacheRule, "layout"): ("unified_pages", "blocks_and_slots", "contiguous"),
+    (PipelineRule, "remainder"): ("before_last", "last", "proportional"),
+    (LayoutRule, "expert_parallel"): ("none", "tensor_times_data", "free"),
+    (LayoutRule, "splits"): ("ranks", "layers"),
+    (MemoryRule, "segment"): ("workspace", "outside_pool"),
+    (EngineSupportRule, "status"): tuple(RecipeStatus),
+}
+"""Fields whose words the planner tells apart; any other word would be taken for something else."""
+
+
+def value_defects(record: Any, path: str) -> Iterator[Defect]:
+    """The defects of the values that stand in `record` itself, under their paths below `path`.
+
+    Records inside it are looked at when they are decoded.
+    """
+    for entry in dataclasses.fields(record):
+        where = (type(record), entry.name)
+        joined = f"{path}.{entry.name}" if path else entry.name
+        yield from _value_defects(where, getattr(record, entry.name), joined)
+
+
+def _value_defects(where: _Field, value: Any, path: str) -> Iterator[Defect]:
+    match value:
+        case Fact():
+            yield from _fact_defects(where, value, path)
+        case dict():
+            for key, inner in value.items():
+                yield from _value_defects(where, inner, f"{path}.{key}")
+        case tuple():
+            for index, inner in enumerate(value):
+                yield from _value_defects(where, inner, f"{path}[{index}]")
+        case bool():
+            pass
+        case int() | float():
+            yield from _number_defects(where, value, path)
+        case str() if where in WORDS and value not in WORDS[where]:
+            yield Defect(path, "not_one_of", ", ".join(WORDS[where]))
+
+
+def _fact_defects(where: _Field, fact: Fact[Any], path: str) -> Iterator[Defect]:
+    allowed = UNITS.get(where, (fact.unit,))
+    if fact.unit not in allowed:
+        yield Defect(f"{path}.unit", "wrong_unit", f"{fact.unit} ≠ {', '.join(allowed)}")
+    if fact.unit == FLAG:
+        if fact.value not in (0, 1):
+            yield Defect(f"{path}.value", "not_one_of", "0, 1")
+        return
+    yield from _value_defects(where, fact.value, f"{path}.value")
+
+
+def _number_defects(where: _Field, value: float, path: str) -> Iterator[Defect]:
+    if not math.isfinite(value):
+        yield Defect(path, "not_finite", str(value))
+    elif where in _FRACTIONS and not 0 < value <= 1:
+        yield Defect(path, "not_a_fraction", str(value))
+    elif value < 0:
+        yield Defect(path, "negative", str(value))
+    elif value == 0 and where not in _MAY_BE_ZERO:
+        yield Defect(path, "zero")
