@@ -35,7 +35,7 @@ from heavylift.facts.schema import (
     StatePattern,
     TensorPattern,
 )
-from heavylift.facts.speed_schema import SpeedSpreadFacts
+from heavylift.facts.speed_schema import SpeedClassFacts
 from heavylift.facts.symptom_schema import LogMark
 
 _Field = tuple[type, str]
@@ -91,7 +91,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (CheckFacts, "values"),
         (LogMark, "reach"),
         (RecipeFacts, "settings"),  # a switch may be off
-        (SpeedSpreadFacts, "fixed_us_per_layer"),
+        (SpeedClassFacts, "fixed_us_per_layer"),
         (AssumptionFacts, "value"),
         (AssumptionFacts, "low"),
         (AssumptionFacts, "high"),
