@@ -35,7 +35,7 @@ from heavylift.facts.schema import (
     StatePattern,
     TensorPattern,
 )
-from heavylift.facts.speed_schema import SpeedClassFacts
+from heavylift.facts.speed_schema import AcceptanceFacts, SpeedClassFacts
 from heavylift.facts.symptom_schema import LogMark
 
 _Field = tuple[type, str]
@@ -92,6 +92,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (LogMark, "reach"),
         (RecipeFacts, "settings"),  # a switch may be off
         (SpeedClassFacts, "fixed_us_per_layer"),
+        (AcceptanceFacts, "accepted_tokens"),
         (AssumptionFacts, "value"),
         (AssumptionFacts, "low"),
         (AssumptionFacts, "high"),
