@@ -35,7 +35,12 @@ from heavylift.facts.schema import (
     StatePattern,
     TensorPattern,
 )
-from heavylift.facts.speed_schema import AcceptanceFacts, SpeedClassFacts
+from heavylift.facts.speed_schema import (
+    AcceptanceFacts,
+    SpeedClassFacts,
+    SpeedModelFacts,
+    SpeedSpreadFacts,
+)
 from heavylift.facts.symptom_schema import LogMark
 
 _Field = tuple[type, str]
@@ -73,6 +78,13 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (GpuFacts, "power"): ("W",),
     (NodeFacts, "gpus_per_node"): ("GPUs",),
     (NodeFacts, "gpus_per_link_domain"): ("GPUs",),
+    (SpeedModelFacts, "memory_efficiency"): ("part of the peak bandwidth",),
+    (SpeedModelFacts, "compute_efficiency"): ("part of the dense BF16 peak",),
+    (SpeedModelFacts, "prefill_floor"): ("us per layer",),
+    (SpeedModelFacts, "network_bandwidth"): ("GB/s one way per GPU",),
+    (SpeedModelFacts, "version_drift"): ("times faster",),
+    (SpeedModelFacts, "prefill_pool_use"): ("part of the pool's rate",),
+    (SpeedModelFacts, "decode_pool_use"): ("part of the pool's rate",),
 }
 """The unit of every field that is a `Fact`: the planner computes in it and does not convert."""
 
@@ -89,18 +101,26 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (MemoryRule, "low"),
         (MemoryRule, "high"),
         (CheckFacts, "values"),
-        (LogMark, "reach"),
-        (RecipeFacts, "settings"),  # a switch may be off
-        (SpeedClassFacts, "fixed_us_per_layer"),
         (AcceptanceFacts, "accepted_tokens"),
         (AssumptionFacts, "value"),
         (AssumptionFacts, "low"),
         (AssumptionFacts, "high"),
+        (SpeedClassFacts, "fixed_us_per_layer"),
+        (SpeedSpreadFacts, "fixed_us_per_layer"),
+        (LogMark, "reach"),
+        (RecipeFacts, "settings"),  # a switch may be off
     }
 )
 
 _FRACTIONS: Final[frozenset[_Field]] = frozenset(
-    {(BudgetRule, "default"), (BudgetRule, "default_vision_factor")}
+    {
+        (BudgetRule, "default"),
+        (BudgetRule, "default_vision_factor"),
+        (SpeedModelFacts, "memory_efficiency"),
+        (SpeedModelFacts, "compute_efficiency"),
+        (SpeedModelFacts, "prefill_pool_use"),
+        (SpeedModelFacts, "decode_pool_use"),
+    }
 )
 
 _SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision")

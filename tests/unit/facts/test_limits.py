@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from heavylift.facts import schema
+import heavylift.facts
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.limits import UNITS, WORDS
 
 WriteFacts = Callable[..., Catalog]
 
-RECORDS = [
-    value
-    for value in vars(schema).values()
-    if dataclasses.is_dataclass(value) and isinstance(value, type)
+SCHEMAS = [
+    importlib.import_module(f"heavylift.facts.{path.stem}")
+    for path in Path(heavylift.facts.__file__).parent.glob("*schema.py")
 ]
+RECORDS = {
+    value
+    for module in SCHEMAS
+    for value in vars(module).values()
+    if dataclasses.is_dataclass(value) and isinstance(value, type)
+}
 
 
 def fact_fields() -> Iterator[tuple[type, str]]:
