@@ -312,8 +312,10 @@ class Gateway:
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunks: list[bytes] = []
+        # A body that is here already, as most are, needs no clock.
+        wait_s = None if request.content.is_eof() else self._settings.times.body_s
         try:
-            async with asyncio.timeout(self._settings.times.body_s):
+            async with asyncio.timeout(wait_s):
                 while chunk := await request.content.readany():
                     chunks.append(chunk)
                     visit.bytes_in += len(chunk)
@@ -392,7 +394,7 @@ class Gateway:
             completion_tokens=None if job is None else cost.completion_tokens,
             estimated=cost.estimated,
             ttft_s=None if first is None else round(first - began_at, 6),
-            duration_s=round(asyncio.get_running_loop().time() - began_at, 6),
+            duration_s=round(time.monotonic() - began_at, 6),
             bytes_in=visit.bytes_in,
             bytes_out=0 if job is None else job.bytes_out,
             body=visit.body,
@@ -468,7 +470,7 @@ def _visit(request: web.BaseRequest) -> Visit:
     peer = request.transport and request.transport.get_extra_info("peername")
     return Visit(
         request_id=request_id,
-        began_at=asyncio.get_running_loop().time(),
+        began_at=time.monotonic(),
         at=_rfc3339(time.time()),
         address=peer[0] if isinstance(peer, tuple) else None,
         path=request.path,

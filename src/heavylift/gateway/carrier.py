@@ -7,6 +7,7 @@ each, because a timer per chunk costs more than the chunk.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -55,7 +56,7 @@ class Answer:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Flight:
-    """One exchange with a worker. Times are the loop's clock.
+    """One exchange with a worker. Times are the monotonic clock.
 
     `failure` is set by whoever ends it from outside; `writing_since` is when a write to the client
     began that has not ended.
@@ -173,7 +174,7 @@ class Carrier:
     async def _attempt(
         self, job: Job, worker: Worker, headers: dict[str, str], client: Downstream
     ) -> Answer | None:
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         job.attempts += 1
         job.worker, job.status, job.failure = worker, None, None
         allowed_s = routing.patience_s(self._times.first_byte_s, job.bound.prompt_tokens)
@@ -243,7 +244,7 @@ class Carrier:
         return keyed | {"x-api-key": self._key} if style is Style.ANTHROPIC else keyed
 
     def _progress(self, flight: Flight) -> None:
-        flight.last_at = flight.worker.progress_at = asyncio.get_running_loop().time()
+        flight.last_at = flight.worker.progress_at = time.monotonic()
 
     async def _whole(self, flight: Flight, upstream: aiohttp.ClientResponse) -> Answer:
         chunks: list[bytes] = []
@@ -282,7 +283,7 @@ class Carrier:
     ) -> None:
         """Pass a stream on. Once something was passed on, a failure becomes its last event."""
         reading = Relay(job.asked.route.dialect, wants_usage=job.asked.wants_usage)
-        clock = asyncio.get_running_loop().time
+        clock = time.monotonic
         failure: Failure | None = None
         read, worker = upstream.content.readany, flight.worker
         try:
@@ -316,7 +317,7 @@ class Carrier:
         period_s = min(1.0, self._times.gap_s / 4, self._times.slow_client_s / 4)
         while True:
             await asyncio.sleep(period_s)
-            now = asyncio.get_running_loop().time()
+            now = time.monotonic()
             for flight in tuple(self.flights):
                 self._watch_one(flight, now)
 
@@ -329,7 +330,7 @@ class Carrier:
 
     def end_silent(self, worker: Worker, silent_s: float) -> None:
         """End the flights of a worker that was thrown out for want of progress."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         for flight in tuple(self.flights):
             if flight.worker is worker and now - flight.last_at >= silent_s:
                 waiting = flight.upstream is None

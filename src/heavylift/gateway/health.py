@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 
 from heavylift.errors import HeavyliftError
@@ -67,10 +68,10 @@ class Health:
 
     async def _look_after(self, worker: Worker) -> None:
         async with self._client(worker) as client:
-            listed_at = asyncio.get_running_loop().time()
+            listed_at = time.monotonic()
             while True:
                 await asyncio.sleep(self._times.probe_s)
-                now = asyncio.get_running_loop().time()
+                now = time.monotonic()
                 if worker.state is not State.IN:
                     await self._admit(worker, client)
                 elif self._fleet.stalled(worker, self._times.stall_s, now):
@@ -97,7 +98,7 @@ class Health:
         if await self._generates(client, worker.models[0]):
             self._fleet.probe_succeeded(worker)
             # Its silence has been looked into: the next look is due after as long again.
-            worker.progress_at = asyncio.get_running_loop().time()
+            worker.progress_at = time.monotonic()
             return
         self._fleet.probe_failed(worker, _STALLED, self._times.probe_misses)
         if worker.state is State.OUT:

@@ -8,9 +8,9 @@ import importlib.util
 import logging
 import signal
 import ssl
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
@@ -24,6 +24,8 @@ from heavylift.gateway.health import Health
 from heavylift.gateway.ledger import Ledger, open_ledger
 from heavylift.gateway.routing import Fleet
 from heavylift.gateway.store import AUDIT
+
+T = TypeVar("T")
 
 _BACKLOG: Final = 4096
 _FIRST_LOOK_S: Final = 3.0
@@ -40,99 +42,121 @@ _SILENT.propagate = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Parts:
-    """The parts of a running gateway."""
+class Running:
+    """A gateway that takes requests at `url`. Made by `running`."""
 
+    url: str
     times: Times
     gateway: Gateway
     carrier: Carrier
     ledger: Ledger
-    health: Health
+    fleet: Fleet
+    server: web.Server
+    listener: asyncio.Server
+
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """The end in order: readiness says no, then no new connections, then open requests finish.
+
+        What is still open at the limit, or when `hurry` is set, ends with an error event.
+        """
+        self.gateway.draining = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(hurry.wait(), self.times.drain_notice_s)
+        self.listener.close()
+        self.server.pre_shutdown()
+        finished = asyncio.create_task(self._all_answered())
+        hurried = asyncio.create_task(hurry.wait())
+        await asyncio.wait(
+            (finished, hurried),
+            timeout=self.times.drain_limit_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        hurried.cancel()
+        if not finished.done():
+            self.carrier.end_all()
+            await asyncio.wait((finished,), timeout=_LAST_WORDS_S)
+            finished.cancel()
+
+    async def _all_answered(self) -> None:
+        while self.gateway.visits:  # noqa: ASYNC110 - a counter; an event would cost each request
+            await asyncio.sleep(0.05)
 
 
 def serve(settings: Settings, say: Say, on_listening: Callable[[str], None]) -> int:
     """Runs a gateway until SIGTERM or SIGINT; 0. A second signal ends it without waiting.
 
-    `on_listening` gets the address once the port is open. Raises GW001 when it cannot be opened,
-    GW003 for TLS files that cannot be used, and as `open_ledger` and `open_audit`.
+    `on_listening` gets the address once the port is open. Raises as `running`.
     """
-    return _run(_serve(settings, say, on_listening))
+
+    async def main() -> int:
+        with _signals() as stop:
+            async with running(settings, say) as gateway:
+                on_listening(gateway.url)
+                await stop.wait()
+                stop.clear()
+                await gateway.drain(stop)
+        return 0
+
+    return run_fast(main())
 
 
-def _run(main: Coroutine[Any, Any, int]) -> int:
-    """Runs it on uvloop where that is installed: it costs less per chunk."""
+def run_fast(main: Coroutine[Any, Any, T]) -> T:
+    """What `main` gives, run on uvloop where that is installed: it costs less per chunk."""
     if importlib.util.find_spec("uvloop") is None:
         return asyncio.run(main)
     uvloop = importlib.import_module("uvloop")
-    status: int = uvloop.run(main)
-    return status
+    result: T = uvloop.run(main)
+    return result
 
 
-async def _serve(settings: Settings, say: Say, on_listening: Callable[[str], None]) -> int:
+@contextlib.asynccontextmanager
+async def running(settings: Settings, say: Say) -> AsyncIterator[Running]:
+    """A gateway that runs while the block does; leaving it without `drain` cuts off what is open.
+
+    Raises GW001 when the port cannot be opened, GW003 for TLS files that cannot be used, and as
+    `open_ledger` and `open_audit`.
+    """
     redact = redact_nothing if settings.audit_bodies else None
-    fleet = Fleet(settings.routes)
-    with (
-        open_ledger(settings.folder) as ledger,
-        open_audit(settings.folder / AUDIT, redact=redact) as audit,
-    ):
-        async with Carrier(fleet, settings.times, settings.worker_key) as carrier:
-            gateway = Gateway(
-                settings,
-                ledger=ledger,
-                fleet=fleet,
-                carrier=carrier,
-                audit=audit,
-                say=say,
-            )
-            health = Health(
-                fleet,
-                settings.times,
-                settings.worker_key,
-                on_stalled=lambda worker: carrier.end_silent(worker, settings.times.stall_s),
-            )
-            parts = _Parts(
-                times=settings.times,
-                gateway=gateway,
-                carrier=carrier,
-                ledger=ledger,
-                health=health,
-            )
-            await _serve_parts(settings, parts, on_listening)
-        await _settle_all(ledger)
-    return 0
-
-
-async def _serve_parts(
-    settings: Settings, parts: _Parts, on_listening: Callable[[str], None]
-) -> None:
-    gateway, ledger = parts.gateway, parts.ledger
-    _recover(ledger, gateway)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(parts.health.first_look(), _FIRST_LOOK_S)
-    server = web.Server(gateway.handle, handler_cancellation=True)
-    with _signals() as stop:
+    times, fleet = settings.times, Fleet(settings.routes)
+    async with contextlib.AsyncExitStack() as stack:
+        ledger = stack.enter_context(open_ledger(settings.folder))
+        audit = stack.enter_context(open_audit(settings.folder / AUDIT, redact=redact))
+        stack.push_async_callback(_settle_all, ledger)
+        carrier = await stack.enter_async_context(Carrier(fleet, times, settings.worker_key))
+        gateway = Gateway(
+            settings, ledger=ledger, fleet=fleet, carrier=carrier, audit=audit, say=say
+        )
+        _recover(ledger, gateway)
+        health = Health(
+            fleet,
+            times,
+            settings.worker_key,
+            on_stalled=lambda worker: carrier.end_silent(worker, times.stall_s),
+        )
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(health.first_look(), _FIRST_LOOK_S)
+        server = web.Server(gateway.handle, handler_cancellation=True)
         listener = await _listen(settings, server)
+        stack.push_async_callback(server.shutdown, 1.0)
+        stack.callback(listener.close)
+        for each in (health.run(), carrier.watch(), _reap(server, times), _keep(ledger, gateway)):
+            stack.push_async_callback(_cancelled, asyncio.create_task(each))
         host, port = listener.sockets[0].getsockname()[:2]
-        tasks = [
-            asyncio.create_task(each)
-            for each in (
-                parts.health.run(),
-                parts.carrier.watch(),
-                _reap(server, parts.times),
-                _keep(ledger, gateway),
-            )
-        ]
-        try:
-            on_listening(f"{'https' if settings.tls else 'http'}://{host}:{port}")
-            await stop.wait()
-            stop.clear()
-            await _drain(parts, server, listener, stop)
-        finally:
-            listener.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await server.shutdown(1.0)
+        yield Running(
+            url=f"{'https' if settings.tls else 'http'}://{host}:{port}",
+            times=times,
+            gateway=gateway,
+            carrier=carrier,
+            ledger=ledger,
+            fleet=fleet,
+            server=server,
+            listener=listener,
+        )
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _listen(settings: Settings, server: web.Server) -> asyncio.Server:
@@ -187,40 +211,6 @@ def _signals() -> Iterator[asyncio.Event]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-async def _drain(
-    parts: _Parts, server: web.Server, listener: asyncio.Server, stop: asyncio.Event
-) -> None:
-    """The end in order: readiness says no, then no new connections, then open requests finish.
-
-    What is still open at the limit, or at a second signal, ends with an error event.
-    """
-    gateway, times = parts.gateway, parts.times
-    gateway.draining = True
-    await _until(stop, times.drain_notice_s)
-    listener.close()
-    server.pre_shutdown()
-    finished = asyncio.create_task(_all_answered(gateway))
-    hurry = asyncio.create_task(stop.wait())
-    await asyncio.wait(
-        (finished, hurry), timeout=times.drain_limit_s, return_when=asyncio.FIRST_COMPLETED
-    )
-    hurry.cancel()
-    if not finished.done():
-        parts.carrier.end_all()
-        await asyncio.wait((finished,), timeout=_LAST_WORDS_S)
-        finished.cancel()
-
-
-async def _until(stop: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
-
-
-async def _all_answered(gateway: Gateway) -> None:
-    while gateway.visits:  # noqa: ASYNC110 - a counter that every request would have to signal
-        await asyncio.sleep(0.05)
 
 
 async def _reap(server: web.Server, times: Times) -> None:
