@@ -23,26 +23,19 @@ from hypothesis.stateful import (
 
 from heavylift.gateway.keys import Key
 from heavylift.gateway.ledger import Ledger, Reservation, open_ledger
-from heavylift.gateway.quota import DAY_S, Bound, Cost, Limits
+from heavylift.gateway.quota import DAY_S, NO_LIMITS, Bound, Cost, Limits
 
-TEAM = Limits(tokens_per_minute=150, tokens_per_day=400, concurrent=5, requests_per_minute=12)
-OWN = {
-    "a": Limits(tokens_per_minute=100, tokens_per_day=300, concurrent=3, requests_per_minute=8),
-    "b": Limits(tokens_per_day=200, concurrent=2),
-}
-KEYS = {
-    name: Key(
-        id=name,
-        name=name,
-        shown=name,
-        digest=b"",
-        created_at=0.0,
-        team="lab",
-        limits=limits,
-        team_limits=TEAM,
-    )
-    for name, limits in OWN.items()
-}
+NAMES = ("a", "b")
+LIMITS = st.sampled_from(
+    [
+        NO_LIMITS,
+        Limits(tokens_per_minute=100),
+        Limits(tokens_per_day=100),
+        Limits(concurrent=2),
+        Limits(requests_per_minute=3),
+        Limits(tokens_per_minute=100, tokens_per_day=200, concurrent=3, requests_per_minute=5),
+    ]
+)
 
 
 @dataclass(slots=True)
@@ -77,11 +70,24 @@ class QuotaMachine(RuleBasedStateMachine):
         self._epoch_s = 20_000.0 * DAY_S
         self._processes: dict[int, tuple[ExitStack, Ledger]] = {}
         self._all: list[Spent] = []
-        self._most = 0
+        self._keys: dict[str, Key] = {}
+        self._team = NO_LIMITS
 
-    @initialize()
-    def start(self) -> None:
-        """Both processes run."""
+    @initialize(own=st.tuples(LIMITS, LIMITS), team=LIMITS)
+    def start(self, *, own: tuple[Limits, Limits], team: Limits) -> None:
+        """Both processes run; each key and the team have limits of some kind."""
+        self._team = team
+        for name, limits in zip(NAMES, own, strict=True):
+            self._keys[name] = Key(
+                id=name,
+                name=name,
+                shown=name,
+                digest=b"",
+                created_at=0.0,
+                team="lab",
+                limits=limits,
+                team_limits=team,
+            )
         for number in range(2):
             self._open(number)
 
@@ -100,8 +106,8 @@ class QuotaMachine(RuleBasedStateMachine):
     @rule(
         target=held,
         process=st.integers(0, 1),
-        name=st.sampled_from(sorted(KEYS)),
-        prompt=st.integers(0, 60),
+        name=st.sampled_from(NAMES),
+        prompt=st.integers(0, 40),
         output=st.integers(0, 60),
         elastic=st.booleans(),
     )
@@ -109,7 +115,7 @@ class QuotaMachine(RuleBasedStateMachine):
         """A request comes."""
         bound = Bound(prompt_tokens=prompt, output_tokens=output, elastic=elastic)
         ledger = self._processes[process][1]
-        answer = self._loop.run_until_complete(ledger.reserve(KEYS[name], "m", bound))
+        answer = self._loop.run_until_complete(ledger.reserve(self._keys[name], "m", bound))
         if not isinstance(answer, Reservation):
             return multiple()
         spent = Spent(
@@ -157,7 +163,7 @@ class QuotaMachine(RuleBasedStateMachine):
             if spent.process == process and spent.open:
                 spent.open = False  # and its bound stays charged
 
-    @rule(seconds=st.sampled_from([0.0, 1.0, 4.9, 5.0, 30.0, 61.0]))
+    @rule(seconds=st.sampled_from([1.0, 4.9, 5.0, 29.0, 50.0, 61.0]))
     def wait(self, seconds: float) -> None:
         """Time passes."""
         self._steady_s += seconds
@@ -171,9 +177,9 @@ class QuotaMachine(RuleBasedStateMachine):
     @invariant()
     def no_limit_is_overspent(self) -> None:
         """By the definition of each limit."""
-        for name, limits in OWN.items():
-            self._check([spent for spent in self._all if spent.key == name], limits)
-        self._check(self._all, TEAM)
+        for name, key in self._keys.items():
+            self._check([spent for spent in self._all if spent.key == name], key.limits)
+        self._check(self._all, self._team)
 
     def _check(self, spents: list[Spent], limits: Limits) -> None:
         if limits.concurrent is not None:
@@ -209,4 +215,4 @@ class QuotaMachine(RuleBasedStateMachine):
 
 
 TestQuotasHold = QuotaMachine.TestCase
-TestQuotasHold.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestQuotasHold.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
