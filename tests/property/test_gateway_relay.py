@@ -58,16 +58,12 @@ def test_done_is_the_seal_of_a_good_stream(events: list[bytes]) -> None:
 
 
 @given(data=st.binary(max_size=400))
-def test_any_bytes_give_events_or_a_known_error(data: bytes) -> None:
-    """Nothing an engine sends makes the relay fail in another way."""
+def test_any_bytes_give_events_or_a_verdict(data: bytes) -> None:
+    """Nothing an engine sends makes the relay itself fail."""
     for dialect in (Dialect.CHAT, Dialect.COMPLETIONS, Dialect.MESSAGES, Dialect.RESPONSES):
         reading = Relay(dialect, wants_usage=False)
-        try:
-            for at in range(0, len(data), 7):
-                reading.feed(data[at : at + 7])
-        except HeavyliftError as error:
-            if error.code not in ("WIRE001", "WIRE002"):
-                raise
+        for at in range(0, len(data), 7):
+            reading.feed(data[at : at + 7])
         assert reading.failure() in (None, *Failure)
 
 

@@ -296,11 +296,13 @@ class Carrier:
                     flight.writing_since = now
                     await client.send(events)
                     flight.writing_since = None
+                if reading.malformed:
+                    break
             failure = reading.failure()
         except (aiohttp.ClientError, OSError):
-            failure = flight.failure or Failure.STREAM_BROKEN
-        except HeavyliftError:  # not what the protocol allows
-            failure = Failure.MALFORMED
+            # Before anything was passed on it is as if there had been no reply.
+            broken = Failure.STREAM_BROKEN if client.began else Failure.DISCONNECTED
+            failure = flight.failure or broken
         finally:
             job.tokens_seen, job.usage = reading.tokens, reading.usage
         if failure is None:

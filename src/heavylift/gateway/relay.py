@@ -35,6 +35,13 @@ _MARKS: Final[dict[Dialect, tuple[bytes, ...]]] = {
     ),
 }
 _MARKS[Dialect.COMPLETIONS] = _MARKS[Dialect.CHAT]
+# What every event that carries a piece of the answer contains.
+_PIECE: Final[dict[Dialect, bytes]] = {
+    Dialect.CHAT: b'"delta"',
+    Dialect.COMPLETIONS: b'"text"',
+    Dialect.MESSAGES: b'"content_block_delta"',
+    Dialect.RESPONSES: b'.delta"',
+}
 _NO_USAGE: Final = (b'"usage":null', b'"usage": null')
 
 
@@ -56,6 +63,7 @@ class Relay:
     def __init__(self, dialect: Dialect, *, wants_usage: bool) -> None:
         self._dialect = dialect
         self._marks = _MARKS[dialect]
+        self._piece = _PIECE[dialect]
         self._wants_usage = wants_usage
         self._rest = b""
         self.tokens = 0
@@ -63,29 +71,31 @@ class Relay:
         self.usage: Usage | None = None
         self.finished = False
         self.failed = False
-        self.done = False
+        self.malformed = False
+        """Something came that is no part of the protocol; nothing after it passes."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """The bytes to send on now. Raises WIRE001 when an event grows beyond all measure, WIRE002
-        when one is no part of the protocol.
-        """
+        """The bytes to send on now."""
         if self._rest:
             chunk = self._rest + chunk
         end = _end_of_events(chunk)
         if end == 0:
-            if len(chunk) > _LIMIT_BYTES:
-                raise HeavyliftError("WIRE001", {"limit_bytes": _LIMIT_BYTES})
+            self.malformed = self.malformed or len(chunk) > _LIMIT_BYTES
             self._rest = chunk
             return b""
         self._rest = chunk[end:]
         events = chunk if end == len(chunk) else chunk[:end]
-        if self.tokens and not self._is_special(events):
-            self.tokens += events.count(b"\n\n") or events.count(b"\n\r\n")
-            return events
+        if self.tokens and not self.malformed:
+            pieces = events.count(self._piece)
+            if pieces == (events.count(b"\n\n") or -1) and not self._is_special(events):
+                self.tokens += pieces
+                return events
         return b"".join(event for event in _split(events) if self._passes(event))
 
     def failure(self) -> Failure | None:
         """What is wrong with a stream that ended in good order; None = it was whole."""
+        if self.malformed:
+            return Failure.MALFORMED
         if self.failed:
             return Failure.STREAM_ERROR_EVENT
         if self._rest.strip():
@@ -105,14 +115,19 @@ class Relay:
 
     def _passes(self, event: bytes) -> bool:
         """Take note of an event; False when it is not for the client."""
-        data = b"".join(part.data for part in sse.Parser().feed(event))
-        if not data:  # a comment keeps the connection alive
-            return True
-        note = NOTES[self._dialect](data)
+        if self.malformed:
+            return False
+        try:
+            data = b"".join(part.data for part in sse.Parser().feed(event))
+            if not data:  # a comment keeps the connection alive
+                return True
+            note = NOTES[self._dialect](data)
+        except HeavyliftError:
+            self.malformed = True
+            return False
         self.tokens += note.token
         self.finished = self.finished or note.finished
         self.failed = self.failed or note.failed
-        self.done = self.done or note.done
         if note.usage is not None:
             self.usage = note.usage if self.usage is None else self.usage.merged(note.usage)
         if note.done:

@@ -521,9 +521,12 @@ def test_the_engine_s_own_errors_pass(start: Start, make_key: MakeKey) -> None:
     key = make_key()
 
     async def work() -> None:
-        async with worker(
-            "[[rule]]\nmatch = { first = 2 }\nfault = { kind = 'context_too_long' }"
-        ) as engine, start(engine.url) as gateway:
+        async with (
+            worker(
+                "[[rule]]\nmatch = { first = 2 }\nfault = { kind = 'context_too_long' }"
+            ) as engine,
+            start(engine.url) as gateway,
+        ):
             async with Client(Endpoint(base_url=gateway.url, key=key)) as client:
                 assert (await client.chat(ASK)).failure is Failure.CONTEXT_TOO_LONG
             assert usage(gateway) == (1, 0, 0)

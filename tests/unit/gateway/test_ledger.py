@@ -55,7 +55,7 @@ def opened(tmp_path: Path, clocks: Clocks) -> Iterator[Callable[[], Ledger]]:
 
 def key(limits: Limits = NO_LIMITS, team_limits: Limits = NO_LIMITS, **fields: Any) -> Key:
     """A key with limits."""
-    base = {"id": "k", "name": "n", "shown": "s", "digest": b"", "created_at": 0.0}
+    base: dict[str, Any] = {"id": "k", "name": "n", "shown": "s", "digest": b"", "created_at": 0.0}
     return Key(**(base | fields), limits=limits, team_limits=team_limits)
 
 

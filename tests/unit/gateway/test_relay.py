@@ -125,18 +125,21 @@ def test_line_ends_of_either_kind_pass() -> None:
 
 
 def test_what_is_no_protocol_is_refused() -> None:
-    """Before the first token every event is read; after it those that may matter."""
-    with pytest.raises(HeavyliftError, match="WIRE002"):
-        relayed(b"data: \xff{]\n\n")
-    with pytest.raises(HeavyliftError, match="WIRE002"):
-        relayed(TOKEN, b'data: {"error" ]\n\n')
+    """What came before it passes, nothing after it does."""
+    for odd in (b"data: \xff{]\n\n", b'data: {"error" ]\n\n', b"data: hello\n\n"):
+        out, reading = relayed(odd, TOKEN)
+        assert (out, reading.failure()) == (b"", Failure.MALFORMED)
+        out, reading = relayed(TOKEN + odd + STOP + DONE)
+        assert (out, reading.failure()) == (TOKEN, Failure.MALFORMED)
+        out, reading = relayed(TOKEN, TOKEN, odd, STOP, DONE)
+        assert (out, reading.failure()) == (TOKEN + TOKEN, Failure.MALFORMED)
 
 
 def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would fill the memory."""
     monkeypatch.setattr(relay, "_LIMIT_BYTES", 1000)
-    with pytest.raises(HeavyliftError, match="WIRE001"):
-        relayed(b"data: " + b"a" * 1000)
+    out, reading = relayed(b"data: " + b"a" * 1000)
+    assert (out, reading.failure()) == (b"", Failure.MALFORMED)
 
 
 def test_completions_are_counted_by_their_text() -> None:
