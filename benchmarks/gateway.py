@@ -33,6 +33,7 @@ from heavylift.wire.client import Client, Endpoint, Limits
 from heavylift.wire.reply import ChatRequest
 
 HEAVYLIFT: Final = (sys.executable, "-m", "heavylift")
+BARE_PROXY: Final = (sys.executable, str(Path(__file__).with_name("bare_proxy.py")))
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 MIB: Final = 2**20
 HELLO: Final = ({"role": "user", "content": "hello"},)
@@ -85,29 +86,42 @@ def measure(*, short: bool) -> dict[str, float]:
 
 
 def streaming(*, streams: int, tokens: int, interval_s: float) -> dict[str, float]:
-    """CPU per chunk and what is added to each chunk's way, at a usual pace."""
+    """CPU per chunk and what is added to each chunk's way, at a usual pace.
+
+    Straight, through the gateway and through the bare proxy by turns, in rounds.
+    """
     scenario = f"[pace]\nttft_s = 0.2\ninterval_s = {interval_s}\n[reply]\ntokens = {tokens}\n"
-    with engine(scenario) as direct, gateway(direct) as (url, key, process):
-        load(direct, None, streams=8, rounds=1)  # both warm
-        load(url, key, streams=8, rounds=1)
-        spread_s = 0.2 + tokens * interval_s  # evenly, so that starts never come in a burst
-        straight = load(direct, None, streams=streams, rounds=3, ramp_s=spread_s)
-        before = cpu_s(process.pid)
-        through = load(url, key, streams=streams, rounds=3, ramp_s=spread_s)
-        spent_s = cpu_s(process.pid) - before
+    spread_s = 0.2 + tokens * interval_s  # evenly, so that starts do not come in a burst
+    straight, through, bare = Streams(), Streams(), Streams()
+    spent_s = bare_s = 0.0
+    with (
+        engine(scenario) as direct,
+        gateway(direct) as (url, key, process),
+        started(*BARE_PROXY, direct) as (bare_url, bare_process),
+    ):
+        for target, its_key in ((direct, None), (url, key), (bare_url, None)):  # all warm
+            load(Streams(), target, its_key, streams=8, rounds=1)
+        for _ in range(2):
+            load(straight, direct, None, streams=streams, rounds=2, ramp_s=spread_s)
+            before = cpu_s(process.pid)
+            load(through, url, key, streams=streams, rounds=2, ramp_s=spread_s)
+            spent_s += cpu_s(process.pid) - before
+            before = cpu_s(bare_process.pid)
+            load(bare, bare_url, None, streams=streams, rounds=2, ramp_s=spread_s)
+            bare_s += cpu_s(bare_process.pid) - before
         idle_s = idle_cpu_s(process.pid)
-        burst_straight = load(direct, None, streams=streams, rounds=1)
-        burst = load(url, key, streams=streams, rounds=1)
     return {
         "cpu_us_per_chunk": spent_s / through.chunks * 1e6,
+        "bare_cpu_us_per_chunk": bare_s / bare.chunks * 1e6,
         "idle_cpu_ms_per_s": idle_s * 1e3,
         "direct_delay_p50_ms": percentile(straight.delay_s, 50) * 1e3,
         "direct_delay_p99_ms": percentile(straight.delay_s, 99) * 1e3,
         "added_delay_p50_ms": added(through.delay_s, straight.delay_s, 50),
         "added_delay_p99_ms": added(through.delay_s, straight.delay_s, 99),
+        "bare_added_delay_p99_ms": added(bare.delay_s, straight.delay_s, 99),
         "added_ttft_p50_ms": added(through.ttft_s, straight.ttft_s, 50),
+        "bare_added_ttft_p50_ms": added(bare.ttft_s, straight.ttft_s, 50),
         "added_ttft_p99_ms": added(through.ttft_s, straight.ttft_s, 99),
-        "burst_added_ttft_p50_ms": added(burst.ttft_s, burst_straight.ttft_s, 50),
     }
 
 
@@ -116,7 +130,8 @@ def many_streams(*, streams: int, seconds: int) -> dict[str, float]:
     scenario = f"[pace]\nttft_s = 0.5\ninterval_s = 0.2\n[reply]\ntokens = {seconds * 5}\n"
     with engine(scenario) as direct, gateway(direct) as (url, key, process):
         before = cpu_s(process.pid)
-        through = load(url, key, streams=streams, rounds=1, ramp_s=1.0)
+        through = Streams()
+        load(through, url, key, streams=streams, rounds=1, ramp_s=1.0)
         spent_s = cpu_s(process.pid) - before
         rss = rss_mib(process.pid)
     return {
@@ -132,8 +147,16 @@ def many_streams(*, streams: int, seconds: int) -> dict[str, float]:
 def requests(*, number: int, memory_number: int) -> dict[str, float]:
     """CPU per request, and whether memory grows over many."""
     scenario = "[reply]\ntokens = 1\n"
-    with engine(scenario) as direct, gateway(direct) as (url, key, process):
-        whole(url, key, number=max(500, memory_number // 20), concurrency=32)  # warm, pools filled
+    with (
+        engine(scenario) as direct,
+        gateway(direct) as (url, key, process),
+        started(*BARE_PROXY, direct) as (bare_url, bare_process),
+    ):
+        whole(url, key, number=max(500, memory_number // 20), concurrency=32)  # pools filled
+        whole(bare_url, None, number=500, concurrency=32)
+        before = cpu_s(bare_process.pid)
+        whole(bare_url, None, number=number, concurrency=32)
+        bare_s = cpu_s(bare_process.pid) - before
         before, began = cpu_s(process.pid), time.perf_counter()
         failed = whole(url, key, number=number, concurrency=32)
         spent_s, took_s = cpu_s(process.pid) - before, time.perf_counter() - began
@@ -142,6 +165,7 @@ def requests(*, number: int, memory_number: int) -> dict[str, float]:
         rss_after = rss_mib(process.pid)
     return {
         "cpu_us_per_request": spent_s / number * 1e6,
+        "bare_cpu_us_per_request": bare_s / number * 1e6,
         "requests_per_s": number / took_s,
         "requests_failed": failed,
         "rss_requests": memory_number,
@@ -154,12 +178,19 @@ def requests(*, number: int, memory_number: int) -> dict[str, float]:
 # --- load ----------------------------------------------------------------------------------------
 
 
-def load(url: str, key: str | None, *, streams: int, rounds: int, ramp_s: float = 0.0) -> Streams:
-    """What `streams` streams at once saw, `rounds` times one after the other.
+def load(
+    seen: Streams,
+    url: str,
+    key: str | None,
+    *,
+    streams: int,
+    rounds: int,
+    ramp_s: float = 0.0,
+) -> None:
+    """Add what `streams` streams at once see, `rounds` times one after the other.
 
     Their starts are spread over `ramp_s`.
     """
-    seen = Streams()
 
     async def one(client: Client, number: int) -> None:
         await asyncio.sleep(number / streams * ramp_s)
@@ -171,7 +202,6 @@ def load(url: str, key: str | None, *, streams: int, rounds: int, ramp_s: float 
             await asyncio.gather(*(one(client, number) for number in range(streams)))
 
     run_fast(run())
-    return seen
 
 
 async def follow(client: Client, seen: Streams) -> None:
@@ -215,13 +245,9 @@ def whole(url: str, key: str | None, *, number: int, concurrency: int) -> int:
 
 
 @contextmanager
-def started(
-    *arguments: str, env: dict[str, str] | None = None
-) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A heavylift process and the address it says it listens on; stopped at the end."""
-    process = subprocess.Popen(
-        [*HEAVYLIFT, *arguments], stderr=subprocess.PIPE, text=True, env=os.environ | (env or {})
-    )
+def started(*command: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A process and the address it says it listens on; stopped at the end."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None  # noqa: S101 - asked for above
         for line in process.stderr:
@@ -229,7 +255,7 @@ def started(
                 yield line.partition("listening on ")[2].strip(), process
                 break
         else:
-            sys.exit(f"{arguments} did not start")
+            sys.exit(f"{command} did not start")
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -245,7 +271,7 @@ def engine(scenario: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="heavylift-bench-") as folder:
         path = Path(folder) / "scenario.toml"
         path.write_text(scenario, "utf-8")
-        with started("dev", "engine", str(path)) as (url, _):
+        with started(*HEAVYLIFT, "dev", "engine", str(path)) as (url, _):
             yield url
 
 
@@ -265,7 +291,16 @@ def gateway(upstream: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
             capture_output=True,
         )
         key = msgspec.json.decode(made.stdout)["key"]
-        arguments = ("gateway", "--upstream", upstream, "--port", "0", "--state", folder)
+        arguments = (
+            *HEAVYLIFT,
+            "gateway",
+            "--upstream",
+            upstream,
+            "--port",
+            "0",
+            "--state",
+            folder,
+        )
         with started(*arguments) as (url, process):
             yield url, key, process
 

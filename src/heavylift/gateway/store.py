@@ -71,7 +71,6 @@ SCHEMA: Final = Schema(
             ON open_request (team, slice, day, prompt_tokens, output_tokens)
             WHERE team IS NOT NULL
             """,
-            "CREATE INDEX open_of_holder ON open_request (holder)",
             """
             CREATE TABLE slice (
                 subject TEXT NOT NULL,
