@@ -177,6 +177,9 @@ class Gateway:
             raise
         except Failed as failed:
             response = self._failed(visit, failed)
+        except Exception:
+            visit.outcome = "internal_error"
+            raise
         else:
             if isinstance(response, web.Response):
                 response.headers.update(visit.headers)
@@ -224,10 +227,7 @@ class Gateway:
 
     def _models(self, key: Key, name: str) -> web.Response:
         names = [model for model in self._fleet.models() if key.allows_model(model)]
-        cards = [
-            {"id": model, "object": "model", "created": 0, "owned_by": "heavylift"}
-            for model in names
-        ]
+        cards = [_card(model, self._fleet.context_tokens(model)) for model in names]
         if not name:
             return _json({"object": "list", "data": cards})
         if name not in names:
@@ -490,6 +490,17 @@ def _presented(headers: Mapping[str, str]) -> str | None:
 def _expect_method(request: web.BaseRequest, method: str) -> None:
     if request.method != method:
         raise HeavyliftError("GW046", {"method": request.method[:20], "path": request.path[:200]})
+
+
+def _card(model: str, context_tokens: int | None) -> dict[str, Any]:
+    """A model as it is listed; the context in the field in which engines state it."""
+    card: dict[str, Any] = {
+        "id": model,
+        "object": "model",
+        "created": 0,
+        "owned_by": "heavylift",
+    }
+    return card if context_tokens is None else card | {"max_model_len": context_tokens}
 
 
 def _refusal_headers(refusal: Refusal) -> dict[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from heavylift.errors import HeavyliftError
 from heavylift.gateway.config import Times
 from heavylift.gateway.routing import Fleet, State, Worker
-from heavylift.wire.client import Client, Endpoint, Limits
+from heavylift.wire.client import Client, Endpoint, Limits, ModelCard
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import ChatRequest
 
@@ -87,9 +87,9 @@ class Health:
 
     async def _admit(self, worker: Worker, client: Client) -> None:
         """Let a worker in that lists its models and generates a token."""
-        models = await self._models(client)
-        if models and await self._generates(client, models[0]):
-            self._fleet.probe_succeeded(worker, models)
+        cards = await self._models(client)
+        if cards and await self._generates(client, cards[0].id):
+            self._listed(worker, cards)
         elif worker.state is State.UNKNOWN:
             self._fleet.throw_out(worker, "not_ready")
 
@@ -105,15 +105,19 @@ class Health:
             self._on_stalled(worker)
 
     async def _refresh(self, worker: Worker, client: Client) -> None:
-        models = await self._models(client)
-        if models:
-            self._fleet.probe_succeeded(worker, models)
+        cards = await self._models(client)
+        if cards:
+            self._listed(worker, cards)
         else:
             self._fleet.probe_failed(worker, "no_model_list", self._times.probe_misses)
 
-    async def _models(self, client: Client) -> tuple[str, ...]:
+    def _listed(self, worker: Worker, cards: tuple[ModelCard, ...]) -> None:
+        contexts = {c.id: c.context_tokens for c in cards if c.context_tokens is not None}
+        self._fleet.probe_succeeded(worker, tuple(card.id for card in cards), contexts)
+
+    async def _models(self, client: Client) -> tuple[ModelCard, ...]:
         with contextlib.suppress(HeavyliftError):
-            return tuple(card.id for card in await client.models())
+            return await client.models()
         return ()
 
     async def _generates(self, client: Client, model: str) -> bool:

@@ -242,9 +242,16 @@ def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
 # --- whole replies -------------------------------------------------------------------------------
 
 
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
 class _AnyUsage(msgspec.Struct):
     """Usage in the words of any of the protocols."""
 
+    prompt_tokens_details: _Details | None = None
+    input_tokens_details: _Details | None = None
+    cache_read_input_tokens: int | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     input_tokens: int | None = None
@@ -272,7 +279,9 @@ def usage_of(body: bytes) -> Usage | None:
         return None
     prompt = usage.input_tokens if usage.prompt_tokens is None else usage.prompt_tokens
     completion = usage.output_tokens if usage.completion_tokens is None else usage.completion_tokens
-    return Usage(prompt_tokens=prompt, completion_tokens=completion)
+    details = usage.prompt_tokens_details or usage.input_tokens_details
+    cached = usage.cache_read_input_tokens if details is None else details.cached_tokens
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
 
 
 def error_event(dialect: Dialect, message: str, failure: Failure) -> bytes:

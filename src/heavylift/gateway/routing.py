@@ -87,7 +87,8 @@ class Routes:
 @dataclass(slots=True)
 class Worker:
     """A worker as it is now. `outstanding_tokens` are the bounds of its open requests, `had` counts
-    the requests it ever got, `progress_at` is when it last sent anything to anybody.
+    the requests it ever got, `contexts` are its models' contexts where it states them,
+    `progress_at` is when it last sent anything to anybody.
     """
 
     upstream: Upstream
@@ -95,6 +96,7 @@ class Worker:
     reason: str | None = None
     draining: bool = False
     models: tuple[str, ...] = ()
+    contexts: Mapping[str, int] = field(default_factory=dict)
     outstanding_tokens: int = 0
     open_requests: int = 0
     had: int = 0
@@ -131,6 +133,12 @@ class Fleet:
         }
         aliases = {alias for alias, model in self.routes.aliases.items() if model in served}
         return tuple(sorted(served | aliases))
+
+    def context_tokens(self, asked: str) -> int | None:
+        """The context that every worker of a model has; None when none states it."""
+        model = self.model_of(asked)
+        stated = [w.contexts[model] for w in self.workers.values() if model in w.contexts]
+        return min(stated, default=None)
 
     def knows(self, model: str) -> bool:
         """True when some worker serves the model, whether or not it takes requests now."""
@@ -201,11 +209,18 @@ class Fleet:
 
     # --- probes ----------------------------------------------------------------------------------
 
-    def probe_succeeded(self, worker: Worker, models: tuple[str, ...] | None = None) -> None:
-        """The worker answered a probe that a sick one would not have answered."""
+    def probe_succeeded(
+        self,
+        worker: Worker,
+        models: tuple[str, ...] | None = None,
+        contexts: Mapping[str, int] | None = None,
+    ) -> None:
+        """The worker answered a probe that a sick one would not have answered, and listed its
+        models with their contexts if it was asked for them.
+        """
         worker.misses = 0
         if models is not None:
-            worker.models = models
+            worker.models, worker.contexts = models, contexts or {}
         if worker.state is not State.IN:
             worker.state, worker.reason, worker.failures = State.IN, None, 0
 

@@ -225,7 +225,8 @@ def test_models_are_those_of_the_key(start: Start, make_key: MakeKey) -> None:
             assert [model["id"] for model in document["data"]] == ["a", "b", "nick"]
             _, document, _ = await call(gateway, "/v1/models", key=one)
             assert [model["id"] for model in document["data"]] == ["nick"]
-            assert (await call(gateway, "/v1/models/nick", key=one))[1]["id"] == "nick"
+            card = (await call(gateway, "/v1/models/nick", key=one))[1]
+            assert (card["id"], card["max_model_len"]) == ("nick", 8192)
             assert (await call(gateway, "/v1/models/a", key=one))[0] == 404
             status, _, _ = await call(
                 gateway, "/v1/chat/completions", CHAT | {"model": "nick"}, key=one

@@ -203,6 +203,14 @@ def test_responses_end_with_their_own_event() -> None:
         ),
         (b'{"usage":{"prompt_tokens":4,"total_tokens":4}}', Usage(prompt_tokens=4)),
         (b'{"usage":null,"error":null}', None),
+        (
+            b'{"usage":{"prompt_tokens":4,"prompt_tokens_details":{"cached_tokens":3}}}',
+            Usage(prompt_tokens=4, cached_tokens=3),
+        ),
+        (
+            b'{"usage":{"input_tokens":4,"output_tokens":1,"cache_read_input_tokens":2}}',
+            Usage(prompt_tokens=4, completion_tokens=1, cached_tokens=2),
+        ),
         (b"{}", None),
     ],
 )
