@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,19 +66,24 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="file to write the results to (JSON)")
     options = parser.parse_args()
     results = measure(short=options.short)
-    print_results(results)
     if options.write is not None:
         document = {"machine": machine(), "short": options.short, "results": results}
         options.write.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
 
 
 def measure(*, short: bool) -> dict[str, float]:
-    """All figures."""
+    """All figures, printed as they come."""
     scale = 10 if short else 1
     results: dict[str, float] = {}
-    results |= streaming(streams=64, tokens=500 // scale, interval_s=0.02)
-    results |= many_streams(streams=1000 // scale, seconds=60 // scale)
-    results |= requests(number=10_000 // scale, memory_number=200_000 // scale)
+    parts: tuple[Callable[[], dict[str, float]], ...] = (
+        lambda: streaming(streams=64, tokens=500 // scale, interval_s=0.02),
+        lambda: many_streams(streams=1000 // scale, seconds=60 // scale),
+        lambda: requests(number=10_000 // scale, memory_number=200_000 // scale),
+    )
+    for part in parts:
+        figures = part()
+        print_results(figures)
+        results |= figures
     return results
 
 
@@ -356,7 +361,7 @@ def print_results(results: dict[str, float]) -> None:
             if target is None
             else f"  target {target:g}  {'ok' if value <= target else 'MISSED'}"
         )
-        print(f"{name:<28}{value:>12.3f}{verdict}")
+        print(f"{name:<28}{value:>12.3f}{verdict}", flush=True)
 
 
 if __name__ == "__main__":
