@@ -25,6 +25,9 @@ COMMANDS: Final = {
     "diagnose": "diagnose",
     "bundle": "bundle",
     "demo": "demo",
+    "gateway": "gateway",
+    "keys": "keys",
+    "usage": "usage",
     "dev": "dev",
 }
 

@@ -37,11 +37,13 @@ _SCREENS: Final = {
     "diagnosis": "diagnosis",
     "walk": "walk",
     "bundle": "bundle",
+    "keys": "keys",
     "scenarios": "scenarios",
     "sparse_checkpoint": "sparse_checkpoint",
     "speed": "speed",
     "pd": "pd",
     "decide": "decide",
+    "usage": "usage",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

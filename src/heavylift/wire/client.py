@@ -168,6 +168,24 @@ MESSAGES: Final = Protocol(
 )
 
 
+def open_session(
+    *tracing: aiohttp.TraceConfig, limits: Limits | None = None
+) -> aiohttp.ClientSession:
+    """A pool of connections with the defaults replaced that distort; the caller closes it.
+
+    With `limits` only `connect_s` is set on it: the other clocks belong to the exchange.
+    """
+    connect_s = None if limits is None else limits.connect_s
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),
+        timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=connect_s),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        read_bufsize=_READ_BUFFER_BYTES,
+        trace_configs=list(tracing),
+    )
+
+
 class Client:
     """A pool of connections to one endpoint. An async context manager: it must be closed."""
 
@@ -191,14 +209,7 @@ class Client:
         tracing.on_connection_reuseconn.append(_reused)
         tracing.on_request_headers_sent.append(_written)
         tracing.on_request_chunk_sent.append(_written)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),
-            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            read_bufsize=_READ_BUFFER_BYTES,
-            trace_configs=[tracing],
-        )
+        self._session = open_session(tracing)
         return self
 
     async def __aexit__(

@@ -1,0 +1,76 @@
+"""`heavylift gateway`: keys, quotas and routing in front of model servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from heavylift.cli.output import sink
+from heavylift.cli.text import text
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(help=text("help.gateway.long"))
+@click.option(
+    "--upstream", "upstreams", multiple=True, metavar="URL", help=text("help.gateway.upstream")
+)
+@click.option("--config", type=_FILE, help=text("help.gateway.config"))
+@click.option("--host", default="127.0.0.1", show_default=True, help=text("help.gateway.host"))
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help=text("help.gateway.port"),
+)
+@click.option("--state", type=_FOLDER, help=text("help.gateway.state"))
+@click.option("--tls-cert", type=_FILE, help=text("help.gateway.tls_cert"))
+@click.option("--tls-key", type=_FILE, help=text("help.gateway.tls_key"))
+@click.option("--reuse-port", is_flag=True, help=text("help.gateway.reuse_port"))
+@click.option("--audit-bodies", is_flag=True, help=text("help.gateway.audit_bodies"))
+def command(
+    *,
+    upstreams: tuple[str, ...],
+    config: Path | None,
+    host: str,
+    port: int,
+    state: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    reuse_port: bool,
+    audit_bodies: bool,
+) -> int:
+    """Serve until SIGTERM."""
+    import os
+
+    from heavylift.cli.errors import sentence
+    from heavylift.gateway.config import UPSTREAM_KEY, Settings, Tls, read_file, routes
+    from heavylift.gateway.request import Policy
+    from heavylift.gateway.serve import serve
+    from heavylift.gateway.store import default_folder, open_store
+
+    if (tls_cert is None) != (tls_key is None):
+        raise click.UsageError(text("usage.gateway.tls"))
+    file = read_file(config)
+    folder = state or default_folder()
+    settings = Settings(
+        folder=folder,
+        routes=routes(upstreams, file),
+        host=host,
+        port=port,
+        worker_key=os.environ.get(UPSTREAM_KEY),
+        policy=Policy(image_tokens=file.image_tokens, fetch_hosts=file.fetch_hosts),
+        times=file.times,
+        body_bytes=file.body_bytes,
+        tls=None if tls_cert is None or tls_key is None else Tls(certificate=tls_cert, key=tls_key),
+        reuse_port=reuse_port,
+        audit_bodies=audit_bodies,
+    )
+    out = sink(as_json=False)
+    with open_store(folder) as store:
+        if not store.keys():
+            out.note("gateway.no_keys")
+    return serve(settings, sentence, lambda url: out.note("gateway.listening", url=url))

@@ -1,0 +1,173 @@
+"""`heavylift keys`: makes, lists, revokes and rotates the keys of the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from heavylift.cli.output import json_option, sink
+from heavylift.cli.text import text
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COUNT = click.IntRange(0, 2**53)
+_LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day", "concurrent")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Duration(click.ParamType[float]):
+    """A time with its unit, such as 30d; arrives as seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        unit = str(value)[-1:]
+        number = str(value)[:-1]
+        if unit not in _UNITS or not number.isdecimal():
+            self.fail(text("usage.duration", value=value), param, ctx)
+        return float(number) * _UNITS[unit]
+
+
+def state_option(function: F) -> F:
+    """Adds `--state`; it arrives as `state`."""
+    option = click.option(
+        "--state", type=click.Path(path_type=Path, file_okay=False), help=text("help.gateway.state")
+    )
+    decorated: F = option(function)
+    return decorated
+
+
+def limit_options(function: F) -> F:
+    """Adds the options of the limits."""
+    for name in reversed(_LIMITS):
+        flag = f"--{name.replace('_', '-')}"
+        function = click.option(flag, type=_COUNT, help=text(f"help.keys.{name}"))(function)
+    return function
+
+
+@click.group(help=text("help.keys.long"))
+def command() -> None:
+    """The group."""
+
+
+@command.command("create", help=text("help.keys.create"))
+@click.argument("name")
+@limit_options
+@click.option(
+    "--max-output-tokens", type=click.IntRange(1, 2**31), help=text("help.keys.max_output_tokens")
+)
+@click.option("--team", help=text("help.keys.team"))
+@click.option("--model", "models", multiple=True, help=text("help.keys.model"))
+@click.option("--allow-ip", "networks", multiple=True, help=text("help.keys.allow_ip"))
+@click.option("--expires", type=Duration(), help=text("help.keys.expires"))
+@click.option("--admin", is_flag=True, help=text("help.keys.admin"))
+@state_option
+@json_option
+def create(
+    *,
+    name: str,
+    max_output_tokens: int | None,
+    team: str | None,
+    models: tuple[str, ...],
+    networks: tuple[str, ...],
+    expires: float | None,
+    admin: bool,
+    state: Path | None,
+    as_json: bool,
+    **limits: int | None,
+) -> None:
+    """Make a key and show it, once."""
+    import time
+
+    from heavylift.gateway.keys import DEFAULT_MAX_OUTPUT_TOKENS, Scope
+    from heavylift.gateway.quota import Limits
+    from heavylift.gateway.store import default_folder, open_store
+
+    now = time.time()
+    with open_store(state or default_folder()) as store:
+        created = store.create_key(
+            name,
+            now_epoch_s=now,
+            scope=Scope.ADMIN if admin else Scope.INFER,
+            team=team,
+            models=models,
+            networks=networks,
+            limits=Limits(**limits),
+            max_output_tokens=max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS,
+            expires_at=None if expires is None else now + expires,
+        )
+    out = sink(as_json)
+    out.record("keys", created)
+    out.note("keys.shown_once")
+
+
+@command.command("list", help=text("help.keys.list"))
+@state_option
+@json_option
+def list_(state: Path | None, as_json: bool) -> None:
+    """List the keys, without secrets."""
+    from heavylift.gateway.admin import view
+    from heavylift.gateway.store import default_folder, open_store
+
+    with open_store(state or default_folder()) as store:
+        keys = tuple(map(view, store.keys()))
+    out = sink(as_json)
+    out.record("keys", keys)
+    if not keys:
+        out.next_command("heavylift keys create NAME")
+
+
+@command.command("revoke", help=text("help.keys.revoke"))
+@click.argument("key")
+@state_option
+@json_option
+def revoke(key: str, state: Path | None, as_json: bool) -> None:
+    """Revoke a key, at once."""
+    import time
+
+    from heavylift.gateway.admin import view
+    from heavylift.gateway.store import default_folder, open_store
+
+    with open_store(state or default_folder()) as store:
+        revoked = store.revoke_key(key, now_epoch_s=time.time())
+    sink(as_json).record("keys", (view(revoked),))
+
+
+@command.command("rotate", help=text("help.keys.rotate"))
+@click.argument("key")
+@click.option(
+    "--grace", type=Duration(), default="0s", show_default=True, help=text("help.keys.grace")
+)
+@state_option
+@json_option
+def rotate(key: str, grace: float, state: Path | None, as_json: bool) -> None:
+    """Give a key a new secret."""
+    import time
+
+    from heavylift.gateway.store import default_folder, open_store
+
+    with open_store(state or default_folder()) as store:
+        rotated = store.rotate_key(key, now_epoch_s=time.time(), grace_s=grace)
+    out = sink(as_json)
+    out.record("keys", rotated)
+    out.note("keys.shown_once")
+
+
+@command.command("team", help=text("help.keys.set_team"))
+@click.argument("name")
+@limit_options
+@state_option
+def team(name: str, state: Path | None, **limits: int | None) -> None:
+    """Set the limits that the keys of a team share."""
+    from heavylift.gateway.quota import Limits
+    from heavylift.gateway.store import default_folder, open_store
+
+    with open_store(state or default_folder()) as store:
+        store.set_team(name, Limits(**limits))
+    sink(as_json=False).note("keys.team_set", team=name)

@@ -1,0 +1,64 @@
+"""`heavylift usage`: what was used, by key, team or day."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from heavylift.cli.keys import state_option
+from heavylift.cli.output import json_option, sink
+from heavylift.cli.text import text
+
+if TYPE_CHECKING:
+    from heavylift.gateway.store import Grouping, Usage
+
+
+@click.command(help=text("help.usage.long"))
+@click.option(
+    "--by",
+    type=click.Choice(("key", "team", "day")),
+    default="key",
+    show_default=True,
+    help=text("help.usage.by"),
+)
+@click.option(
+    "--since", metavar="DATE", type=click.DateTime(["%Y-%m-%d"]), help=text("help.usage.since")
+)
+@click.option("--csv", "as_csv", is_flag=True, help=text("help.usage.csv"))
+@state_option
+@json_option
+def command(by: Grouping, since: object, as_csv: bool, state: Path | None, as_json: bool) -> None:
+    """Sum up what was used."""
+    import calendar
+    from datetime import datetime
+
+    from heavylift.gateway.quota import DAY_S
+    from heavylift.gateway.store import default_folder, open_store
+
+    first = calendar.timegm(since.timetuple()) // DAY_S if isinstance(since, datetime) else 0
+    with open_store(state or default_folder()) as store:
+        rows = store.usage(by, since_day=first)
+    if as_csv:
+        _write_csv(by, rows)
+        return
+    sink(as_json).record("usage", rows)
+
+
+def _write_csv(by: Grouping, rows: tuple[Usage, ...]) -> None:
+    import csv
+
+    groups = {"key": ("key_id", "name"), "team": ("team",), "day": ("day",)}[by]
+    fields = (
+        *groups,
+        "requests",
+        "prompt_tokens",
+        "completion_tokens",
+        "cached_tokens",
+        "estimated",
+    )
+    writer = csv.writer(sys.stdout)
+    writer.writerow(fields)
+    writer.writerows([getattr(row, name) for name in fields] for row in rows)

@@ -1,0 +1,1 @@
+"""The front door: keys, quotas that hold, routing, limits, usage and audit."""

@@ -1,0 +1,308 @@
+"""The gateway's database: keys, teams, and what has been used.
+
+One file that every gateway process of a host and the command line share. What open requests hold
+is in `open_request`, what finished ones cost in `usage` and `slice`; nothing is counted twice, so
+a sum cannot drift from what it sums up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from heavylift.errors import HeavyliftError
+from heavylift.gateway.keys import (
+    DEFAULT_MAX_OUTPUT_TOKENS,
+    Created,
+    Key,
+    Scope,
+    check_name,
+    check_network,
+    digest,
+    make_secret,
+    shown,
+)
+from heavylift.gateway.quota import NO_LIMITS, Limits
+from heavylift.state import paths
+from heavylift.state.db import Schema, open_database, transaction
+
+DATABASE: Final = "gateway.db"
+AUDIT: Final = "audit.jsonl"
+
+SCHEMA: Final = Schema(
+    migrations=(
+        (
+            """
+            CREATE TABLE key (
+                id TEXT PRIMARY KEY,
+                name TEXT NOT NULL,
+                team TEXT,
+                record BLOB NOT NULL
+            ) STRICT
+            """,
+            "CREATE TABLE team (name TEXT PRIMARY KEY, limits BLOB NOT NULL) STRICT",
+            """
+            CREATE TABLE open_request (
+                id INTEGER PRIMARY KEY,
+                holder TEXT NOT NULL,
+                key_id TEXT NOT NULL,
+                team TEXT,
+                model TEXT NOT NULL,
+                prompt_tokens INTEGER NOT NULL,
+                output_tokens INTEGER NOT NULL,
+                slice INTEGER NOT NULL,
+                day INTEGER NOT NULL,
+                began_at REAL NOT NULL
+            ) STRICT
+            """,
+            """
+            CREATE INDEX open_of_key
+            ON open_request (key_id, slice, day, prompt_tokens, output_tokens)
+            """,
+            """
+            CREATE INDEX open_of_team
+            ON open_request (team, slice, day, prompt_tokens, output_tokens)
+            WHERE team IS NOT NULL
+            """,
+            """
+            CREATE TABLE slice (
+                subject TEXT NOT NULL,
+                number INTEGER NOT NULL,
+                requests INTEGER NOT NULL,
+                tokens INTEGER NOT NULL,
+                PRIMARY KEY (subject, number)
+            ) STRICT, WITHOUT ROWID
+            """,
+            """
+            CREATE TABLE usage (
+                key_id TEXT NOT NULL,
+                day INTEGER NOT NULL,
+                team TEXT NOT NULL,
+                model TEXT NOT NULL,
+                requests INTEGER NOT NULL,
+                prompt_tokens INTEGER NOT NULL,
+                completion_tokens INTEGER NOT NULL,
+                cached_tokens INTEGER NOT NULL,
+                estimated INTEGER NOT NULL,
+                PRIMARY KEY (key_id, day, team, model)
+            ) STRICT, WITHOUT ROWID
+            """,
+            "CREATE INDEX usage_of_team ON usage (team, day)",
+            "CREATE TABLE boot (id TEXT NOT NULL) STRICT",
+        ),
+    ),
+)
+
+_KEY: Final = msgspec.json.Decoder(Key)
+_LIMITS: Final = msgspec.json.Decoder(Limits)
+Grouping = Literal["key", "team", "day"]
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a key, a team or a day used. `estimated` counts requests whose engine did not say all.
+
+    Only the field it is grouped by is set: `key_id` with `name`, `team`, or `day` (UTC date).
+    """
+
+    key_id: str | None = None
+    name: str | None = None
+    team: str | None = None
+    day: str | None = None
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    estimated: int
+
+
+class Store:
+    """Keys, teams and usage. Every method is one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def create_key(
+        self,
+        name: str,
+        *,
+        now_epoch_s: float,
+        scope: Scope = Scope.INFER,
+        team: str | None = None,
+        models: tuple[str, ...] = (),
+        networks: tuple[str, ...] = (),
+        limits: Limits = NO_LIMITS,
+        max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+        expires_at: float | None = None,
+    ) -> Created:
+        """A new key. Raises GW010 and GW011 for a name or a network that is none."""
+        key_id, key = make_secret()
+        record = Key(
+            id=key_id,
+            name=check_name(name),
+            shown=shown(key),
+            digest=digest(key),
+            scope=scope,
+            team=None if team is None else check_name(team),
+            models=models,
+            networks=tuple(check_network(network) for network in networks),
+            limits=limits,
+            max_output_tokens=max_output_tokens,
+            created_at=now_epoch_s,
+            expires_at=expires_at,
+        )
+        with transaction(self._connection):
+            self._connection.execute(
+                "INSERT INTO key (id, name, team, record) VALUES (?, ?, ?, ?)",
+                (key_id, name, team, msgspec.json.encode(record)),
+            )
+        return _created(record, key)
+
+    def rotate_key(self, id_or_name: str, *, now_epoch_s: float, grace_s: float) -> Created:
+        """A new secret for the same key; the one before is good for `grace_s` more.
+
+        Raises GW012 when no key that is not revoked has this id or name, GW013 when several have.
+        """
+        with transaction(self._connection):
+            record = self._one(id_or_name)
+            _, other = make_secret()
+            key = f"{other[:3]}{record.id}{other[3 + len(record.id) :]}"
+            rotated = replace(
+                record,
+                shown=shown(key),
+                digest=digest(key),
+                previous_digest=record.digest,
+                previous_until=now_epoch_s + grace_s,
+            )
+            self._save(rotated)
+        return _created(rotated, key)
+
+    def revoke_key(self, id_or_name: str, *, now_epoch_s: float) -> Key:
+        """The key, which from now on opens nothing. Raises as `rotate_key`."""
+        with transaction(self._connection):
+            revoked = replace(self._one(id_or_name), revoked_at=now_epoch_s)
+            self._save(revoked)
+        return revoked
+
+    def set_team(self, name: str, limits: Limits) -> None:
+        """Give a team its limits. They count for the keys of the team together."""
+        check_name(name)
+        with transaction(self._connection):
+            self._connection.execute(
+                """
+                INSERT INTO team (name, limits) VALUES (?, ?)
+                ON CONFLICT (name) DO UPDATE SET limits = excluded.limits
+                """,
+                (name, msgspec.json.encode(limits)),
+            )
+
+    def key(self, key_id: str) -> Key | None:
+        """The key of this id, with the limits of its team; None when there is none."""
+        row = self._connection.execute(
+            """
+            SELECT key.record, team.limits FROM key LEFT JOIN team ON team.name = key.team
+            WHERE key.id = ?
+            """,
+            (key_id,),
+        ).fetchone()
+        return None if row is None else _key(*row)
+
+    def keys(self) -> tuple[Key, ...]:
+        """All keys, the revoked ones too, in the order of their making."""
+        rows = self._connection.execute(
+            """
+            SELECT key.record, team.limits FROM key LEFT JOIN team ON team.name = key.team
+            ORDER BY key.rowid
+            """
+        )
+        return tuple(_key(*row) for row in rows)
+
+    def usage(self, by: Grouping, *, since_day: int = 0) -> tuple[Usage, ...]:
+        """What was used, summed by key, team or UTC day, from `since_day` (days since the epoch).
+
+        Keys that used nothing have no row.
+        """
+        column = {"key": "key_id", "team": "team", "day": "day"}[by]
+        rows = self._connection.execute(
+            f"""
+            SELECT {column}, sum(requests), sum(prompt_tokens), sum(completion_tokens),
+                   sum(cached_tokens), sum(estimated)
+            FROM usage WHERE day >= ? GROUP BY {column} ORDER BY {column}
+            """,  # noqa: S608 - one of three names written above
+            (since_day,),
+        ).fetchall()
+        names = dict(self._connection.execute("SELECT id, name FROM key").fetchall())
+        return tuple(_usage(by, names, *row) for row in rows)
+
+    def _one(self, id_or_name: str) -> Key:
+        rows = self._connection.execute(
+            "SELECT record FROM key WHERE id = ? OR name = ?", (id_or_name, id_or_name)
+        )
+        live = [key for (record,) in rows if (key := _KEY.decode(record)).revoked_at is None]
+        if not live:
+            raise HeavyliftError("GW012", {"key": id_or_name}, hint_command="heavylift keys list")
+        if len(live) > 1:
+            raise HeavyliftError(
+                "GW013", {"name": id_or_name, "ids": ", ".join(key.id for key in live)}
+            )
+        return live[0]
+
+    def _save(self, key: Key) -> None:
+        self._connection.execute(
+            "UPDATE key SET record = ? WHERE id = ?", (msgspec.json.encode(key), key.id)
+        )
+
+
+def default_folder() -> Path:
+    """Where this user's gateway keeps its database and its audit."""
+    return paths.state_dir() / "gateway"
+
+
+@contextlib.contextmanager
+def open_store(folder: Path) -> Iterator[Store]:
+    """The store in a folder. Raises as `db.open_database`."""
+    with contextlib.closing(open_database(folder / DATABASE, SCHEMA)) as connection:
+        yield Store(connection)
+
+
+def _key(record: bytes, team_limits: bytes | None) -> Key:
+    key = _KEY.decode(record)
+    return key if team_limits is None else replace(key, team_limits=_LIMITS.decode(team_limits))
+
+
+def _created(record: Key, key: str) -> Created:
+    return Created(
+        id=record.id,
+        key=key,
+        name=record.name,
+        team=record.team,
+        scope=record.scope,
+        expires_at=record.expires_at,
+    )
+
+
+def _usage(by: Grouping, names: dict[str, str], group: str | int, *sums: int) -> Usage:
+    requests, prompt_tokens, completion_tokens, cached_tokens, estimated = sums
+    key_id = str(group) if by == "key" else None
+    return Usage(
+        key_id=key_id,
+        name=None if key_id is None else names.get(key_id),
+        team=str(group) if by == "team" else None,
+        day=utc_date(int(group)) if by == "day" else None,
+        requests=requests,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        cached_tokens=cached_tokens,
+        estimated=estimated,
+    )
+
+
+def utc_date(day: int) -> str:
+    """A day of the ledger as a date."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
