@@ -25,6 +25,9 @@ COMMANDS: Final = {
     "diagnose": "diagnose",
     "bundle": "bundle",
     "demo": "demo",
+    "verify": "verify",
+    "bench": "bench",
+    "quality": "quality",
     "dev": "dev",
 }
 
