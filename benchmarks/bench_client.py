@@ -9,6 +9,7 @@ one is over: `make bench-client`.
 from __future__ import annotations
 
 import json
+import resource
 import socket
 import subprocess
 import sys
@@ -74,7 +75,8 @@ def _no_torch() -> bool:
     code = "import sys, heavylift.bench.run; print('torch' in sys.modules, len(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded, modules = said.stdout.split()
-    print(f"torch loaded: {loaded}; modules loaded: {modules}")
+    peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000
+    print(f"torch loaded: {loaded}; modules loaded: {modules}; peak memory {peak_mb:.0f} MB")
     return loaded == "False"
 
 

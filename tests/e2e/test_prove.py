@@ -25,7 +25,7 @@ from heavylift.recipe.engines.embedded import EmbeddedSettings
 from heavylift.verify import run as verify
 from heavylift.verify.records import Profile, Status
 from heavylift.verify.suites import shipped
-from heavylift.wire.client import Endpoint
+from heavylift.wire.client import Endpoint, Limits
 
 pytestmark = pytest.mark.e2e
 
@@ -147,7 +147,7 @@ def _compared(reference: Served, candidate: Served, key: str) -> Comparison:
             language="en",
             text=f"What is the capital of {country}?",
             expected=(capital,),
-            max_tokens=16,
+            max_tokens=10,
         )
         for number, (country, capital) in enumerate(CAPITALS)
     )
@@ -160,6 +160,7 @@ def _compared(reference: Served, candidate: Served, key: str) -> Comparison:
         candidate_side=Side(name="candidate", model="smollm2"),
         noise_floor=False,
         concurrency=2,
+        limits=Limits(first_byte_s=60.0, gap_s=60.0, total_s=90.0),
     )
     return asyncio.run(quality.run(wish, lambda _name, _done, _total: None))
 

@@ -131,6 +131,7 @@ class Stage:
     """What one stage of load showed. Latencies are of successful requests only; None = none was.
 
     `itl_is_chunk_gap`: chunks hold several tokens each, so the gaps are not per token.
+    `counted_by_server` False = chunks were counted in place of tokens, at least for some.
     `goodput_per_s` None = no SLO was given. `window_s`: first send to last byte.
     """
 
@@ -144,6 +145,7 @@ class Stage:
     e2e_s: Distribution | None
     stamp_error_s: Distribution | None
     itl_is_chunk_gap: bool
+    counted_by_server: bool
     chunks_per_token: float | None
     output_tokens_per_s: float
     total_tokens_per_s: float | None

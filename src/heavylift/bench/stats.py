@@ -91,6 +91,7 @@ class Figures:
     e2e_s: Distribution | None
     stamp_error_s: Distribution | None
     itl_is_chunk_gap: bool
+    counted_by_server: bool
     chunks_per_token: float | None
     output_tokens_per_s: float
     total_tokens_per_s: float | None
@@ -127,6 +128,7 @@ def figures(samples: Sequence[Sample], slo: Slo | None = None) -> Figures:
         e2e_s=e2e,
         stamp_error_s=distribution(error for sample in good for error in sample.stamp_error_s),
         itl_is_chunk_gap=chunks_per_token is not None and chunks_per_token < CHUNK_GAP_BELOW,
+        counted_by_server=all(sample.counted_by_server for sample in good),
         chunks_per_token=chunks_per_token,
         output_tokens_per_s=_per_s(output, window_s),
         total_tokens_per_s=None if prompt is None else _per_s(output + prompt, window_s),

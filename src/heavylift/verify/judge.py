@@ -13,8 +13,11 @@ from heavylift.wire.reply import Reply, judge
 
 EVIDENCE_CHARS: Final = 300
 _MOST_EVIDENCE: Final = 5
-_FEWEST_REPEATED: Final = 24
-"""Signs in a row that no answer to our questions has: an engine that computes NaN writes them."""
+_FEWEST_REPEATED: Final = 12
+_FEWEST_DRAWN: Final = 100
+"""Signs in a row that no answer to our questions has: an engine that computes NaN, or with damaged
+weights, writes them. Signs that lines are drawn with (`----`, `....`) may repeat more often.
+"""
 
 _WORST_FIRST: Final = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS)
 
@@ -103,7 +106,8 @@ def is_garbage(text: str) -> bool:
     for sign in text:
         run = run + 1 if sign == previous and not sign.isspace() else 1
         previous = sign
-        if run >= _FEWEST_REPEATED:
+        is_plain = sign.isalnum() or sign in "!?"
+        if run >= (_FEWEST_REPEATED if is_plain else _FEWEST_DRAWN):
             return True
     return False
 

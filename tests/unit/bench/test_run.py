@@ -82,6 +82,15 @@ def test_thinking_that_is_cut_at_the_length_asked_for_is_no_failure(bench: Bench
     assert report.stages[0].output_length_deviation == 0
 
 
+def test_chunks_stand_for_tokens_where_the_server_counts_none(bench: Bench) -> None:
+    """And the result says so."""
+    report, _ = bench("[reply]\ntokens = 7\nusage = false\n")
+    (stage,) = report.stages
+    assert not stage.counted_by_server
+    assert stage.output_tokens_mean == 7
+    assert stage.prompt_tokens_mean is None
+
+
 def test_failures_make_the_result_invalid_and_are_named(bench: Bench) -> None:
     """Every second request answered 500: counted by class, latencies of the others."""
     report, _ = bench(

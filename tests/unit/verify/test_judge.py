@@ -108,8 +108,11 @@ def test_a_reply_can_be_wrong_whatever_was_asked(given: Reply, expected: str | N
 
 
 def test_text_that_repeats_one_sign_is_garbage_and_a_table_is_not() -> None:
-    """Rules of dashes and runs of spaces occur in good answers, but not so long, or are blank."""
-    assert is_garbage("0" * 24)
+    """A damaged model wrote sixteen sixes; lines are drawn with dashes; blanks are no sign."""
+    assert is_garbage("6" * 16)
+    assert is_garbage("so: " + "!" * 12)
+    assert is_garbage("-" * 100)
+    assert not is_garbage("-" * 60)
     assert not is_garbage("a  " + " " * 60 + "b")
     assert not is_garbage("----- total -----")
 

@@ -110,6 +110,8 @@ def _details(record: Report) -> Iterator[str]:
     ):
         if share is not None:
             yield text(f"bench.share.{key}", share=f"{share:.1%}")
+    if not stage.counted_by_server:
+        yield f"{glyphs()['warn']} {text('bench.counted_chunks')}"
     if stage.requests.failures:
         listed = ", ".join(f"{name} {count}" for name, count in stage.requests.failures.items())
         yield text("bench.failures", listed=listed)

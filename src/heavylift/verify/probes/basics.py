@@ -170,6 +170,8 @@ def other_route(situation: Situation, params: Params) -> Probe:
     unsupported = refused(outcome)
     if unsupported is not None:
         return unsupported
+    if params.get("any_text") and outcome.failure is Failure.EMPTY:
+        return verdict(None, outcome)  # a bare prompt may well be complete as it stands
     failed = situation.failed(outcome)
     if failed is not None or params.get("any_text"):
         return failed or verdict(None, outcome)
