@@ -123,9 +123,7 @@ def test_a_damaged_copy_of_a_real_model_is_found_worse_and_the_model_itself_is_n
     start: Serve, smollm2: Path, damaged: Path, api_key: str, tmp_path: Path
 ) -> None:
     """Names, as far as a small model knows them: itself, then with part of its weights lost."""
-    settings = EmbeddedSettings(
-        model_path=str(smollm2), model="smollm2", slot_tokens=512, slots=2, threads=2
-    )
+    settings = EmbeddedSettings(model_path=str(smollm2), model="smollm2", slot_tokens=512, slots=2)
     spec = launch(replace(settings, model_path=str(damaged)), plan_digest="sha256:none")
     secrets = {embedded.KEY_SECRET: api_key}
     with (
