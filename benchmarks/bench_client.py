@@ -9,6 +9,7 @@ one is over: `make bench-client`.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import socket
 import subprocess
@@ -29,6 +30,9 @@ PYTHON = [sys.executable, "-m", "heavylift"]
 
 def main() -> int:
     """Runs the benchmark; the status says whether all limits held."""
+    print(
+        f"load average of the machine before: {os.getloadavg()[0]:.1f} (its other work shows below)"
+    )
     with _server("paced") as url:
         held = [_stamped(url, streams) for streams in STREAMS]
     with _server("unstamped") as url:

@@ -118,6 +118,7 @@ class ScriptedServer:
         application.router.add_get("/v1/models", self._models)
         application.router.add_post("/tokenize", self._tokenize)
         application.router.add_get("/dev/requests", self._requests)
+        application.router.add_get("/metrics", self._metrics)
         for path in _DIALECTS:
             application.router.add_post(path, self._chat)
         # Cancelling the handler is how a stream that hangs notices that its client went.
@@ -238,6 +239,14 @@ class ScriptedServer:
 
     async def _requests(self, _request: web.Request) -> web.Response:
         return web.Response(body=msgspec.json.encode(self.records), content_type="application/json")
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        page = (
+            "# TYPE scripted_requests_running gauge\n"
+            f"scripted_requests_running {self.open_chats}\n"
+            f"scripted_requests_total {len(self.records)}\n"
+        )
+        return web.Response(text=page, content_type="text/plain")
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         began_at = asyncio.get_running_loop().time()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from heavylift.bench.files import read_samples, shipped_prose
-from heavylift.bench.prompts import Workload
+from heavylift.bench.prompts import Workload, Writer
 from heavylift.bench.records import Load, LoadKind, Report
 from heavylift.bench.run import Wish, run
 from heavylift.bench.schedule import Arrival
@@ -219,3 +219,31 @@ def test_equal_seeds_send_equal_prompts(bench: Bench, tmp_path: Path) -> None:
         digests.append({sample.prompt_digest for sample in read_samples(path)})
     assert digests[0] == digests[1]
     assert not digests[0] & digests[2]
+
+
+def test_the_engines_own_metrics_are_read_beside_the_load(bench: Bench) -> None:
+    """Under whichever of its names the engine offers a figure; others stay unknown."""
+    names = {"running": ("no_such_metric", "scripted_requests_running"), "waiting": ("none",)}
+    report, _ = bench("[pace]\nttft_s = 0.8\n[reply]\ntokens = 2\n", metric_names=names)
+    points = report.stages[0].server
+    assert len(points) >= 2
+    assert max(point.running or 0 for point in points) == 4
+    assert all(point.waiting is None and point.kv_use_ratio is None for point in points)
+
+
+def test_pictures_go_with_the_text_and_are_new_each_time(bench: Bench) -> None:
+    """The obliging engine sees them: it refuses what is no picture."""
+    workload = replace(WORKLOAD, images=2, image_size=48)
+    report, _ = bench("[reply]\nmind = 'obliging'\n", workload=workload)
+    assert report.requests.failed == 0
+
+
+def test_prompts_that_share_a_beginning_differ_after_it(bench: Bench) -> None:
+    """A prefix cache has something to find, and repeated prompts are no reproach."""
+    workload = replace(WORKLOAD, prompt_tokens=64, shared_tokens=48)
+    report, _ = bench("[reply]\ntokens = 2\n", workload=workload)
+    assert "repeated_prompts" not in report.invalid_reasons
+    writer = Writer(prose=shipped_prose(), chars_per_token=4.0, seed=1)
+    first, second = (writer.conversation(workload, index).turns[0] for index in (1, 2))
+    assert first[: 48 * 4] == second[: 48 * 4]
+    assert first != second
