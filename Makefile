@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway speed-facts schemas clean
+	bench-lint bench-speed bench-gateway bench-client speed-facts schemas clean
 
 setup: $(STAMP)
 
@@ -34,7 +34,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway
+bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client
 
 bench-diagnose: setup
 	$(BIN)/python benchmarks/diagnose_accuracy.py
@@ -57,6 +57,9 @@ speed-facts: setup
 
 bench-gateway: setup
 	$(BIN)/python benchmarks/gateway.py
+
+bench-client: setup
+	$(BIN)/python benchmarks/bench_client.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas

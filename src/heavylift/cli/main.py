@@ -28,6 +28,9 @@ COMMANDS: Final = {
     "gateway": "gateway",
     "keys": "keys",
     "usage": "usage",
+    "verify": "verify",
+    "bench": "bench",
+    "quality": "quality",
     "dev": "dev",
 }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final
 
+from heavylift.devserver.obliging import Refusal, count_tokens, oblige
 from heavylift.devserver.render import Channel, Dialect, Frame, Piece, Script
 from heavylift.devserver.scenario import (
+    Defect,
     Fault,
     FaultKind,
     Pace,
@@ -34,6 +36,7 @@ class Asked:
     prompt: str
     stream: bool
     max_tokens: int | None
+    body: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def prompt_tokens(self) -> int:
@@ -95,6 +98,7 @@ def asked(body: Any, number: int) -> Asked | None:
         prompt="\n".join(text for text in texts if text),
         stream=body.get("stream") is True,
         max_tokens=limit,
+        body=body,
     )
 
 
@@ -110,11 +114,29 @@ def _text(message: Any) -> str:
 
 
 def choose(scenario: Scenario, request: Asked) -> Turn:
-    """The turn for a request: that of the first rule that covers it, else the file's own."""
+    """The turn for a request: that of the first rule that covers it, else the file's own.
+
+    The reply is as written in the file; `turn_of_mind` lets an obliging one look at the request.
+    """
     for rule in scenario.rules:
         if rule.match.covers(request.number, request.model, request.prompt):
             return Turn(pace=rule.pace, reply=rule.reply, fault=rule.fault)
     return Turn(pace=scenario.pace, reply=scenario.reply, fault=None)
+
+
+def turn_of_mind(turn: Turn, request: Asked) -> Turn | Refusal:
+    """The turn with the reply made up by its mind."""
+    if turn.reply.mind == "scripted":
+        return turn
+    reply = oblige(request.body, turn.reply, request.number)
+    return reply if isinstance(reply, Refusal) else replace(turn, reply=reply)
+
+
+def prompt_tokens(turn: Turn, request: Asked) -> int:
+    """Tokens of the prompt as the turn's mind counts them."""
+    if turn.reply.mind == "scripted":
+        return request.prompt_tokens
+    return count_tokens(request.body, turn.reply)
 
 
 def script(turn: Turn, request: Asked) -> Script:
@@ -122,14 +144,15 @@ def script(turn: Turn, request: Asked) -> Script:
     reply = turn.reply
     pieces = tuple(_pieces(reply))
     finish = "tool_calls" if reply.tool_calls else "stop"
-    if request.max_tokens is not None and len(pieces) > request.max_tokens:
+    obeys = Defect.LENGTH_IGNORED not in reply.defects
+    if obeys and request.max_tokens is not None and len(pieces) > request.max_tokens:
         pieces = pieces[: request.max_tokens]
         finish = "length"
     withheld = turn.has(FaultKind.NO_FINISH_REASON)
     return Script(
         pieces=pieces,
         finish_reason=None if withheld else reply.finish_reason or finish,
-        prompt_tokens=request.prompt_tokens,
+        prompt_tokens=prompt_tokens(turn, request),
         model=request.model,
         reply=reply,
     )
@@ -171,7 +194,7 @@ def token_times(pace: Pace, chance: Callable[[], float]) -> Iterator[float]:
 def whole_at_s(turn: Turn, laid_out: Script, chance: Callable[[], float]) -> float:
     """When a reply that is not streamed is due: with its last token."""
     times = token_times(turn.pace, chance)
-    return [next(times) for _ in range(max(1, laid_out.completion_tokens))][-1]
+    return [next(times) for _ in range(max(1, len(laid_out.pieces)))][-1]
 
 
 def steps(

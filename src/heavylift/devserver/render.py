@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from heavylift.devserver.scenario import Reply
+from heavylift.devserver.scenario import Defect, Reply
 
 _ID: Final = "scripted"
 
@@ -47,7 +47,9 @@ class Script:
 
     @property
     def completion_tokens(self) -> int:
-        """Tokens generated: one per piece."""
+        """Tokens generated as the usage states them: one per piece, unless it is made wrong."""
+        if Defect.USAGE_WRONG in self.reply.defects:
+            return len(self.pieces) // 2
         return len(self.pieces)
 
     @property

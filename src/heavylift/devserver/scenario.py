@@ -55,6 +55,52 @@ class FaultKind(StrEnum):
     """Answers with a web page."""
 
 
+class Defect(StrEnum):
+    """What an obliging engine can do wrong in a reply that arrives in good order."""
+
+    MARKER_LEAK = "marker_leak"
+    """A marker of the model's format at the end of streamed text."""
+    ANSWER_TWICE = "answer_twice"
+    THINK_CLOSE_OMITTED = "think_close_omitted"
+    """The thinking is not closed before a tool call, which stays inside it."""
+    TOOL_CALL_AS_TEXT = "tool_call_as_text"
+    """The call comes as text: no tool parser was configured."""
+    TOOL_CALLS_LOST = "tool_calls_lost"
+    TOOL_ARGUMENTS_UNTYPED = "tool_arguments_untyped"
+    TOOL_ARGUMENTS_BROKEN = "tool_arguments_broken"
+    TOOL_ARGUMENTS_AT_ONCE = "tool_arguments_at_once"
+    TOOL_ALWAYS_CALLED = "tool_always_called"
+    TOOL_CHOICE_IGNORED = "tool_choice_ignored"
+    THINKING_IN_TEXT = "thinking_in_text"
+    """No reasoning parser: the thinking comes in tags inside the text."""
+    THINKING_MISSING = "thinking_missing"
+    CUT_THINKING_AS_TEXT = "cut_thinking_as_text"
+    REASONING_DROPPED = "reasoning_dropped"
+    """The thinking of earlier turns is not put into the prompt."""
+    MARKERS_SPECIAL = "markers_special"
+    """Markers in a user's text become the model's own control tokens."""
+    STOP_IGNORED = "stop_ignored"
+    LENGTH_IGNORED = "length_ignored"
+    SEED_IGNORED = "seed_ignored"
+    USAGE_MISSING = "usage_missing"
+    USAGE_WRONG = "usage_wrong"
+    ANY_MODEL = "any_model"
+    LIMIT_UNSAID = "limit_unsaid"
+    CUT_SILENTLY = "cut_silently"
+    """A prompt over the limit is answered all the same."""
+    UNICODE_MANGLED = "unicode_mangled"
+    ANSWERS_MIXED = "answers_mixed"
+    """A request gets the answer to the one before it."""
+    SLOTS_LOST = "slots_lost"
+    """A request whose client went keeps its slot."""
+    EXCLAMATIONS = "exclamations"
+    MIDDLE_LOST = "middle_lost"
+    """What stands in the middle of a long prompt is not found."""
+    BLIND = "blind"
+    JSON_IGNORED = "json_ignored"
+    STREAM_LOSES_END = "stream_loses_end"
+
+
 class Server(_Table, frozen=True, kw_only=True):
     """The server as a whole. `key` None = no key is asked for."""
 
@@ -89,9 +135,12 @@ class Reply(_Table, frozen=True, kw_only=True):
 
     `tokens` and `reasoning_tokens` count made-up words. `finish_reason` overrides the natural one.
     `reasoning_field` is where the protocol's dialects put the thinking. `stamps` adds the time of
-    sending to every chunk.
+    sending to every chunk. `mind`: `obliging` makes up text and tool calls from the request, with
+    `defects`.
     """
 
+    mind: Literal["scripted", "obliging"] = "scripted"
+    defects: tuple[Defect, ...] = ()
     text: str | None = None
     reasoning: str | None = None
     tokens: Count = 16

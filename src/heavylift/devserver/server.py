@@ -16,7 +16,18 @@ import msgspec
 from aiohttp import web
 
 from heavylift.devserver.conductor import Conductor, Ending, Player
-from heavylift.devserver.play import Asked, Turn, asked, choose, script, steps, whole_at_s
+from heavylift.devserver.obliging import Refusal
+from heavylift.devserver.play import (
+    Asked,
+    Turn,
+    asked,
+    choose,
+    prompt_tokens,
+    script,
+    steps,
+    turn_of_mind,
+    whole_at_s,
+)
 from heavylift.devserver.render import (
     ChatDialect,
     Dialect,
@@ -24,7 +35,7 @@ from heavylift.devserver.render import (
     Script,
     error_document,
 )
-from heavylift.devserver.scenario import Fault, FaultKind, Scenario, Then
+from heavylift.devserver.scenario import Defect, Fault, FaultKind, Scenario, Then
 from heavylift.wire.failures import UNDECODABLE
 
 HOST: Final = "127.0.0.1"
@@ -34,6 +45,8 @@ _DIALECTS: Final[dict[str, Callable[[Script], Dialect]]] = {
     "/v1/messages": MessagesDialect,
 }
 _BODY_BYTES: Final = 64 * 2**20
+_SLOTS: Final = 2
+"""Slots that an engine which loses them has."""
 
 
 @dataclass(slots=True)
@@ -89,6 +102,8 @@ class ScriptedServer:
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
         self._transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
+        self._lost_slots = 0
+        self._previous: Asked | None = None
         self.connections = 0
         self.open_chats = 0
         self._start: asyncio.Task[None] | None = None
@@ -103,6 +118,7 @@ class ScriptedServer:
         application.router.add_get("/v1/models", self._models)
         application.router.add_post("/tokenize", self._tokenize)
         application.router.add_get("/dev/requests", self._requests)
+        application.router.add_get("/metrics", self._metrics)
         for path in _DIALECTS:
             application.router.add_post(path, self._chat)
         # Cancelling the handler is how a stream that hangs notices that its client went.
@@ -224,6 +240,14 @@ class ScriptedServer:
     async def _requests(self, _request: web.Request) -> web.Response:
         return web.Response(body=msgspec.json.encode(self.records), content_type="application/json")
 
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        page = (
+            "# TYPE scripted_requests_running gauge\n"
+            f"scripted_requests_running {self.open_chats}\n"
+            f"scripted_requests_total {len(self.records)}\n"
+        )
+        return web.Response(text=page, content_type="text/plain")
+
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         began_at = asyncio.get_running_loop().time()
         content = _decoded(await request.read())
@@ -244,6 +268,7 @@ class ScriptedServer:
             return await self._answer(request, question, record, began_at)
         except (asyncio.CancelledError, ConnectionError):
             record.ending = record.ending or Ending.DISCONNECTED
+            self._lose_slot()
             raise
         finally:
             self.open_chats -= 1
@@ -255,7 +280,11 @@ class ScriptedServer:
         if refused is not None:
             record.ending = Ending.REFUSED
             return refused
-        turn = choose(self.scenario, question)
+        chosen = choose(self.scenario, question)
+        turn = turn_of_mind(chosen, self._mixed_up(question))
+        if isinstance(turn, Refusal):
+            record.ending = Ending.REFUSED
+            return _error(400, turn.message, "invalid_request_error")
         record.fault = None if turn.fault is None else turn.fault.kind
         early = await self._fail_early(request, turn, record)
         if early is not None:
@@ -280,6 +309,8 @@ class ScriptedServer:
             sends=record.sends,
         )
         record.ending = await self._conductor.play(player)
+        if record.ending is Ending.DISCONNECTED:
+            self._lose_slot()
         if record.ending is Ending.FINISHED:
             await response.write_eof()
         return response
@@ -307,6 +338,16 @@ class ScriptedServer:
         record.ending = Ending.FINISHED
         return web.Response(body=document, content_type="application/json")
 
+    def _lose_slot(self) -> None:
+        if Defect.SLOTS_LOST in self.scenario.reply.defects:
+            self._lost_slots += 1
+
+    def _mixed_up(self, question: Asked) -> Asked:
+        """The request to answer: the one before it, where answers are mixed up."""
+        previous, self._previous = self._previous, question
+        mixes = Defect.ANSWERS_MIXED in self.scenario.reply.defects
+        return previous if mixes and previous is not None else question
+
     # --- refusals and faults before a reply ------------------------------------------------------
 
     def _refuse(self, request: web.Request, question: Asked) -> web.Response | None:
@@ -315,10 +356,14 @@ class ScriptedServer:
         refused = self._refuse_key(request)
         if refused is not None:
             return refused
-        if question.model not in self.scenario.server.models:
+        defects = self.scenario.reply.defects
+        if self._lost_slots >= _SLOTS:
+            return _error(503, "no slot is free", "unavailable_error")
+        if question.model not in self.scenario.server.models and Defect.ANY_MODEL not in defects:
             return _error(404, f"The model `{question.model}` does not exist.", "not_found_error")
-        if question.prompt_tokens >= self.scenario.server.context_tokens:
-            return self._too_long(question.prompt_tokens)
+        tokens = prompt_tokens(choose(self.scenario, question), question)
+        if tokens >= self.scenario.server.context_tokens and Defect.CUT_SILENTLY not in defects:
+            return self._too_long(tokens)
         return None
 
     def _refuse_key(self, request: web.Request) -> web.Response | None:
@@ -333,6 +378,8 @@ class ScriptedServer:
 
     def _too_long(self, prompt_tokens: int) -> web.Response:
         limit = self.scenario.server.context_tokens
+        if Defect.LIMIT_UNSAID in self.scenario.reply.defects:
+            return _error(400, "prompt is too long", "invalid_request_error")
         return _error(
             400,
             f"This model's maximum context length is {limit} tokens, "

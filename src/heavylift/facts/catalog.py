@@ -44,9 +44,12 @@ from heavylift.facts.schema import (
     EngineFacts,
     FamilyFacts,
     GpuFacts,
+    MetricBook,
     ModelFacts,
     NodeFacts,
     RecipeBook,
+    ReplyBook,
+    ReplyFormat,
     Showcase,
     Source,
 )
@@ -131,6 +134,15 @@ class Catalog:
         if model not in self.ids("recipes"):
             return RecipeBook(model=model, recipes=())
         return self._load(RecipeBook, f"recipes/{model}.toml", model=model)
+
+    def metric_names(self) -> Mapping[str, tuple[str, ...]]:
+        """Figure of an engine's metrics -> the names that engines give it."""
+        book = self._load(MetricBook, "served/metrics.toml")
+        return {each.field: each.names for each in book.metrics}
+
+    def reply_formats(self) -> tuple[ReplyFormat, ...]:
+        """What is known of the replies of models: their markers, what they can do."""
+        return self._load(ReplyBook, "served/replies.toml").formats
 
     def symptoms(self) -> tuple[SymptomBook, ...]:
         """All books of symptoms."""
@@ -342,10 +354,15 @@ class Catalog:
         return defects
 
     def _check_books(self, defects: list[Defect]) -> None:
-        """The facts of speed and of money: a folder each, read as one record."""
+        """The facts of speed, of money and of what is served: read as one record each."""
         books: dict[str, Callable[[], object]] = {"speed": self.speed, "prices": self.prices}
         present = [kind for kind in books if self.ids(kind)]
         _collect(lambda kind: books[kind](), present, defects)
+        served: dict[str, Callable[[], object]] = {
+            "metrics": self.metric_names,
+            "replies": self.reply_formats,
+        }
+        _collect(lambda name: served[name](), self.ids("served"), defects)
 
 
 def _collect(

@@ -549,6 +549,42 @@ class RecipeBook:
     recipes: tuple[RecipeFacts, ...]
 
 
+# --- served models -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricNames(Rule):
+    """What engines call one figure in their metrics; the first name that is there counts."""
+
+    field: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricBook:
+    """All figures that engines' metrics are read for."""
+
+    metrics: tuple[MetricNames, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplyFormat(Rule):
+    """A model format: `markers` are its own strings that belong in no answer, `features` what a
+    model of its families is known to do (`tools`, `reasoning`, `images`).
+    """
+
+    format: str
+    markers: tuple[str, ...]
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplyBook:
+    """All known formats."""
+
+    formats: tuple[ReplyFormat, ...]
+
+
 # --- what is shown first --------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import SimpleNamespace, TracebackType
@@ -24,7 +25,7 @@ import aiohttp
 import msgspec
 
 from heavylift.errors import HeavyliftError
-from heavylift.wire import anthropic, openai, sse
+from heavylift.wire import anthropic, completions, openai, sse
 from heavylift.wire.failures import (
     UNDECODABLE,
     ErrorBody,
@@ -124,10 +125,22 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCard:
-    """A model as the server lists it. `context_tokens` None = it did not say."""
+    """A model as the server lists it. `context_tokens` None = it did not say.
+
+    `owned_by` is most engines' way to say which they are.
+    """
 
     id: str
     context_tokens: int | None = None
+    owned_by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identity:
+    """Which engine answers, in its own words. None = it does not say."""
+
+    engine: str | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,6 +169,12 @@ CHAT: Final = Protocol(
     encode=openai.encode_request,
     event=openai.decode,
     reply=openai.decode,
+)
+COMPLETIONS: Final = Protocol(
+    path=completions.PATH,
+    encode=completions.encode_request,
+    event=completions.decode,
+    reply=completions.decode,
 )
 MESSAGES: Final = Protocol(
     path=anthropic.PATH,
@@ -243,8 +262,29 @@ class Client:
         except msgspec.ValidationError as problem:
             raise self._refused("/v1/models", HTTPStatus.OK, Failure.MALFORMED) from problem
         return tuple(
-            ModelCard(id=model.id, context_tokens=model.max_model_len) for model in listed.data
+            ModelCard(id=model.id, context_tokens=model.max_model_len, owned_by=model.owned_by)
+            for model in listed.data
         )
+
+    async def first_model(self) -> ModelCard:
+        """The first model the server lists. Raises WIRE003 as `models`, WIRE061 for no model."""
+        listed = await self.models()
+        if not listed:
+            raise HeavyliftError("WIRE061", {"url": self.endpoint.base_url})
+        return listed[0]
+
+    async def identity(self) -> Identity:
+        """Which engine answers and its version, from the routes on which engines say so."""
+        engine = version = None
+        with suppress(HeavyliftError):
+            engine = next((card.owned_by for card in await self.models()), None)
+        with suppress(HeavyliftError):
+            document = await self._get_json("/version")
+            version = document.get("version") if isinstance(document, dict) else None
+        if version is None:
+            with suppress(HeavyliftError):
+                version = (await self.props() or {}).get("build_info")
+        return Identity(engine=engine, version=None if version is None else str(version))
 
     async def health(self) -> Failure | None:
         """None when `/health` says yes, else the class of its no (`overloaded` = still loading)."""
@@ -278,6 +318,22 @@ class Client:
             return msgspec.convert(document, _Tokens).tokens
         except msgspec.ValidationError as problem:
             raise self._refused("/tokenize", HTTPStatus.OK, Failure.MALFORMED) from problem
+
+    async def page(self, path: str) -> str | None:
+        """The text at a path (metrics, for one); None where there is no such route.
+
+        Raises WIRE003 when the server answers with another error, or not at all.
+        """
+        exchange = self._exchange("GET", path)
+        await exchange.open()
+        content = await exchange.read_all(_REPLY_BYTES)
+        exchange.close()
+        failure = exchange.failure or classify_status(exchange.status)
+        if failure is Failure.NOT_FOUND:
+            return None
+        if failure is not None:
+            raise self._refused(path, exchange.known_status, failure)
+        return content.decode("utf-8", "replace")
 
     async def _get_json(self, path: str, body: bytes | None = None) -> Any:
         exchange = self._exchange("GET" if body is None else "POST", path, body)
@@ -361,6 +417,12 @@ class ChatStream:
             message = "the chat has not been read to its end"
             raise RuntimeError(message)
         return self._outcome
+
+    def abandoned(self) -> Outcome:
+        """What had come of a reply that is being left in its middle; its failure is that of any
+        unfinished reply.
+        """
+        return self._make_outcome()
 
     async def _read(self) -> None:
         exchange = self._exchange
@@ -644,6 +706,7 @@ async def _written(
 class _Model(msgspec.Struct):
     id: str
     max_model_len: int | None = None
+    owned_by: str | None = None
 
 
 class _ModelList(msgspec.Struct):

@@ -1,0 +1,1 @@
+"""Benchmarks: load with stated definitions, a gate of validity, comparison with intervals."""

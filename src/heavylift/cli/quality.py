@@ -1,0 +1,132 @@
+"""`heavylift quality`: whether another form of a model gives other answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from heavylift.cli.output import json_option, sink
+from heavylift.cli.served import KEY_VARIABLE, Served
+from heavylift.cli.text import text
+from heavylift.errors import Exit
+
+if TYPE_CHECKING:  # imported when a comparison runs: --help stays fast
+    from heavylift.wire.client import Endpoint
+
+_READABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_GROUPS: Final = ("facts", "logic", "code", "chinese", "summary")
+
+
+@click.command(help=text("quality.help"))
+@click.argument("reference")
+@click.argument("candidate")
+@click.option("--group", multiple=True, type=click.Choice(_GROUPS), help=text("quality.group"))
+@click.option("--questions", type=_READABLE, metavar="FILE.jsonl", help=text("quality.questions"))
+@click.option(
+    "--per-group",
+    type=click.IntRange(min=2),
+    default=40,
+    show_default=True,
+    help=text("quality.per_group"),
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help=text("quality.margin"),
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help=text("quality.samples"),
+)
+@click.option("--no-noise-floor", is_flag=True, help=text("quality.no_noise_floor"))
+@click.option("--max-tokens", type=click.IntRange(min=1), help=text("quality.max_tokens"))
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help=text("verify.concurrency"),
+)
+@click.option("--reference-model", help=text("served.model"))
+@click.option("--candidate-model", help=text("served.model"))
+@click.option("--reference-variant", help=text("served.variant"))
+@click.option("--candidate-variant", help=text("served.variant"))
+@click.option("--quantised/--original", default=None, help=text("served.quantised"))
+@click.option("--key-env", default=KEY_VARIABLE, show_default=True, help=text("served.key_env"))
+@click.option("--extra", metavar="JSON", help=text("bench.extra"))
+@click.option("--seed", type=int, default=0, show_default=True, help=text("bench.seed"))
+@json_option
+def command(reference: str, candidate: str, as_json: bool, **given: Any) -> int:
+    """Compare and show; a candidate that is worse ends with status 1, too little data with 8."""
+    from dataclasses import replace
+
+    from heavylift.bench.files import shipped_prose
+    from heavylift.cli.bench import extra_body
+    from heavylift.quality import run
+    from heavylift.quality.questions import questions
+    from heavylift.quality.records import Side, Verdict
+
+    chance = random.Random(given["seed"]).random  # noqa: S311 - questions, not secrecy
+    if given["questions"] is not None:
+        asked = run.read_questions(given["questions"])
+    else:
+        asked = questions(chance, shipped_prose(), given["per_group"])
+    if given["group"]:
+        asked = tuple(question for question in asked if question.group in given["group"])
+    if given["max_tokens"] is not None:
+        asked = tuple(replace(question, max_tokens=given["max_tokens"]) for question in asked)
+    wish = run.Wish(
+        reference=_source(reference, given["key_env"]),
+        candidate=_source(candidate, given["key_env"]),
+        questions=asked,
+        margin=given["margin"],
+        reference_side=Side(
+            name=reference, model=given["reference_model"], variant=given["reference_variant"]
+        ),
+        candidate_side=Side(
+            name=candidate,
+            model=given["candidate_model"],
+            variant=given["candidate_variant"],
+            is_quantised=given["quantised"],
+        ),
+        samples=given["samples"],
+        noise_floor=not given["no_noise_floor"],
+        concurrency=given["concurrency"],
+        seed=given["seed"],
+        extra=extra_body(given["extra"]),
+    )
+    out = sink(as_json)
+    comparison = asyncio.run(run.run(wish, _progress(out.step)))
+    out.record("quality", comparison)
+    return {
+        Verdict.EQUIVALENT: Exit.OK,
+        Verdict.BETTER: Exit.OK,
+        Verdict.WORSE: Exit.NEGATIVE,
+        Verdict.NOT_ENOUGH_DATA: Exit.PENDING,
+    }[comparison.verdict]
+
+
+def _source(given: str, key_env: str) -> Endpoint | Path:
+    """A file when there is one of that name, else a URL."""
+    path = Path(given)
+    if path.is_file():
+        return path
+    served = Served(model="", key_env=key_env, variant=None, release=None, quantised=None)
+    return served.endpoint(given)
+
+
+def _progress(step: Any) -> Any:
+    def on_answer(name: str, done: int, total: int) -> None:
+        if done == total:
+            step("quality.step", name=name, total=total)
+
+    return on_answer

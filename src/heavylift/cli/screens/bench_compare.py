@@ -1,0 +1,26 @@
+"""Two benchmarks side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heavylift.bench.records import Comparison
+from heavylift.cli.output import glyphs
+from heavylift.cli.text import text
+
+
+def lines(record: Comparison) -> Iterator[str]:
+    """One line per metric: both values, the difference with its interval, and the word for it."""
+    yield text("bench.compared", a=record.a, b=record.b)
+    key = "bench.paired" if record.pairs else "bench.unpaired"
+    yield text(key, pairs=record.pairs)
+    metric, a, b, difference, interval = text("bench.compare_headers").split("|")
+    yield f"  {metric:<9}{a:>10}{b:>10}{difference:>9}  {interval}"
+    words = {True: ("fail", "worse"), False: ("ok", "better"), None: ("info", "no_difference")}
+    for change in record.changes:
+        mark, word = words[change.is_worse]
+        bounds = f"[{change.low * 1e3:+.1f}, {change.high * 1e3:+.1f}]"
+        yield (
+            f"{glyphs()[mark]} {change.metric:<9}{change.a * 1e3:>10.1f}{change.b * 1e3:>10.1f}"
+            f"{change.difference * 1e3:>+9.1f}  {bounds:<20} {text(f'bench.{word}')}"
+        )

@@ -1,0 +1,104 @@
+"""The result of a comparison of quality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heavylift.cli.output import glyphs
+from heavylift.cli.text import text
+from heavylift.quality.records import Comparison, Contrast, Side, Verdict
+
+_GLYPH = {
+    Verdict.EQUIVALENT: "ok",
+    Verdict.BETTER: "ok",
+    Verdict.WORSE: "fail",
+    Verdict.NOT_ENOUGH_DATA: "unknown",
+}
+
+
+def lines(record: Comparison) -> Iterator[str]:
+    """Both sides, what could be seen, a line per group, the noise floor, the verdict in words."""
+    yield side_line("quality.reference", record.reference)
+    yield side_line("quality.candidate", record.candidate)
+    if record.candidate.is_quantised:
+        yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
+    beforehand = f"{record.detectable_beforehand:.1%}"
+    yield text("quality.beforehand", margin=f"{record.margin:.1%}", effect=beforehand)
+    group, *columns = text("quality.headers").split("|")
+    widths = (6, 8, 8, 9, 18, 8, 8)
+    aligned = zip(columns, widths, strict=True)
+    yield f"  {group:<10}" + "".join(f"{column:>{width}}" for column, width in aligned)
+    for contrast in record.contrasts:
+        yield _line(contrast)
+    if record.noise_floor is not None:
+        floor = record.noise_floor
+        yield text(
+            "quality.floor",
+            difference=_points(floor.difference),
+            discordance=f"{floor.discordance:.1%}",
+        )
+    if record.same_text is not None and record.same_text_floor is not None:
+        yield text(
+            "quality.same_text",
+            share=f"{record.same_text:.1%}",
+            floor=f"{record.same_text_floor:.1%}",
+        )
+    for contrast in record.contrasts[:1]:
+        for key, failures in (
+            ("quality.reference", contrast.reference_failures),
+            ("quality.candidate", contrast.candidate_failures),
+        ):
+            if failures:
+                listed = ", ".join(f"{name} {count}" for name, count in failures.items())
+                yield text("quality.failures", side=text(f"{key}_word"), listed=listed)
+    yield f"{glyphs()[_GLYPH[record.verdict]]} {verdict_words(record)}"
+
+
+def side_line(key: str, side: Side) -> str:
+    """One side: model, variant, engine, version, release, where."""
+    unknown = text("served.unknown")
+    described = text(
+        "served.target",
+        model=side.model or unknown,
+        variant=side.variant or unknown,
+        engine=side.engine or unknown,
+        version=side.version or unknown,
+        release=side.release or unknown,
+        url=side.name,
+    )
+    return f"{text(f'{key}_word')}: {described}"
+
+
+def verdict_words(record: Comparison) -> str:
+    """The verdict as a sentence with its numbers."""
+    whole = record.contrasts[0]
+    worst = min(record.contrasts, key=lambda contrast: contrast.difference)
+    shown = worst if record.verdict is Verdict.WORSE else whole
+    return text(
+        f"quality.verdict.{record.verdict}",
+        group=text(f"quality.group.{shown.group}") if _is_known(shown.group) else shown.group,
+        difference=_points(shown.difference),
+        low=_points(shown.interval.low),
+        high=_points(shown.interval.high),
+        margin=f"{record.margin:.1%}",
+        more=shown.more_items,
+    )
+
+
+def _is_known(group: str) -> bool:
+    return group in ("all", "facts", "logic", "code", "chinese", "summary")
+
+
+def _line(contrast: Contrast) -> str:
+    interval = f"[{_points(contrast.interval.low)}, {_points(contrast.interval.high)}]"
+    mark = glyphs()[_GLYPH[contrast.verdict]]
+    return (
+        f"{mark} {contrast.group:<10}{contrast.items:>6}{contrast.reference_rate:>8.1%}"
+        f"{contrast.candidate_rate:>8.1%}{_points(contrast.difference):>9}{interval:>18}"
+        f"{contrast.adjusted_p_value:>8.3f}{contrast.minimum_detectable_effect:>8.1%}"
+    )
+
+
+def _points(share: float) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    return f"{share * 100:+.1f}"

@@ -1,0 +1,57 @@
+"""Options of the commands that talk to a served model: its key, its name, what is known of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+from heavylift.cli.text import text
+from heavylift.wire.client import Endpoint
+
+KEY_VARIABLE: Final = "HEAVYLIFT_API_KEY"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def served_options(function: F) -> F:
+    """Adds `--model`, `--key-env`, `--variant`, `--release` and `--quantised`."""
+    options = (
+        click.option("--model", default="", help=text("served.model")),
+        click.option(
+            "--key-env",
+            default=KEY_VARIABLE,
+            show_default=True,
+            metavar="NAME",
+            help=text("served.key_env"),
+        ),
+        click.option("--variant", help=text("served.variant")),
+        click.option("--release", help=text("served.release")),
+        click.option("--quantised/--original", default=None, help=text("served.quantised")),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """What the options say of the served model."""
+
+    model: str
+    key_env: str
+    variant: str | None
+    release: str | None
+    quantised: bool | None
+
+    @classmethod
+    def taken_from(cls, given: dict[str, Any]) -> Served:
+        """Takes its options out of all options given."""
+        return cls(**{name: given.pop(name) for name in cls.__slots__})
+
+    def endpoint(self, url: str) -> Endpoint:
+        """The endpoint of a URL; the key is read from the environment, never from the arguments."""
+        return Endpoint.parse(url, os.environ.get(self.key_env) or None)

@@ -1,0 +1,159 @@
+"""`heavylift verify`: whether a served model answers as it should, check by check, as rates."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from heavylift.cli.output import json_option, sink
+from heavylift.cli.served import Served, served_options
+from heavylift.cli.text import text
+from heavylift.errors import Exit, HeavyliftError
+from heavylift.units import parse_tokens
+
+if TYPE_CHECKING:  # imported when a verification runs: --help stays fast
+    from heavylift.facts.catalog import Catalog
+    from heavylift.verify.records import CheckResult
+    from heavylift.verify.run import Wish
+
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_READABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FEATURES: Final = ("tools", "structured", "reasoning", "images", "completions", "messages")
+
+
+@click.command(help=text("verify.help"))
+@click.argument("url")
+@click.option(
+    "--profile",
+    type=click.Choice(["smoke", "acceptance", "soak"]),
+    default="smoke",
+    show_default=True,
+    help=text("verify.profile"),
+)
+@click.option("--only", multiple=True, metavar="CHECK", help=text("verify.only"))
+@click.option("--skip", multiple=True, metavar="CHECK", help=text("verify.skip"))
+@click.option("--expect", multiple=True, type=click.Choice(_FEATURES), help=text("verify.expect"))
+@click.option(
+    "--checks",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=text("verify.checks"),
+)
+@click.option("--against", metavar="URL", help=text("verify.against"))
+@click.option("--context", metavar="TOKENS", help=text("verify.context"))
+@click.option(
+    "--answer-tokens",
+    type=click.IntRange(min=8),
+    default=1024,
+    show_default=True,
+    help=text("verify.answer_tokens"),
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help=text("verify.concurrency"),
+)
+@click.option("--plan", type=_READABLE, help=text("verify.plan"))
+@click.option("--log", type=_READABLE, help=text("verify.log"))
+@click.option("--extra", metavar="JSON", help=text("bench.extra"))
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=900.0,
+    show_default=True,
+    help=text("verify.timeout"),
+)
+@click.option("--seed", type=int, default=0, show_default=True, help=text("bench.seed"))
+@click.option("--junit", type=_FILE, metavar="FILE.xml", help=text("verify.junit"))
+@click.option("--html", type=_FILE, help=text("bench.html"))
+@served_options
+@json_option
+def command(url: str, junit: Path | None, html: Path | None, as_json: bool, **given: Any) -> int:
+    """Verify, show, write the reports; a failure ends with status 1."""
+    from heavylift.cli.pages import junit as junit_file
+    from heavylift.cli.pages import verify as page
+    from heavylift.cli.screens.verify import check_line
+    from heavylift.verify import run
+    from heavylift.verify.records import Status
+
+    served = Served.taken_from(given)
+    wish = _wish(url, served, given)
+    out = sink(as_json)
+    verification = asyncio.run(
+        run.run(wish, lambda check: out.step("verify.step", line=check_line(check)))
+    )
+    out.record("verify", verification)
+    for path, render in ((junit, junit_file.render), (html, page.render)):
+        if path is not None:
+            path.write_text(render(verification), "utf-8")
+            out.note("bench.html_written", path=path)
+    failed = verification.verdict in (Status.FAIL, Status.UNKNOWN)
+    if not failed:
+        out.next_command(f"heavylift bench {url} --concurrency 8")
+    return Exit.NEGATIVE if failed else Exit.OK
+
+
+def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
+    from heavylift.bench.files import shipped_prose
+    from heavylift.cli.bench import extra_body
+    from heavylift.facts.catalog import Catalog
+    from heavylift.verify.records import Profile
+    from heavylift.verify.run import Wish
+    from heavylift.verify.suites import own, shipped
+    from heavylift.wire.client import Limits
+
+    catalog = Catalog()
+    formats = catalog.reply_formats()
+    own_checks = () if given["checks"] is None else own(given["checks"])
+    timeout_s = given["timeout"]
+    return Wish(
+        endpoint=served.endpoint(url),
+        checks=(*shipped(), *own_checks),
+        profile=Profile(given["profile"]),
+        prose=shipped_prose(),
+        markers=tuple(marker for each in formats for marker in each.markers),
+        model=served.model,
+        only=given["only"],
+        skip=given["skip"],
+        expected=frozenset(given["expect"]) | _known_features(catalog, served.model),
+        other=None if given["against"] is None else served.endpoint(given["against"]),
+        limits=Limits(first_byte_s=timeout_s, gap_s=timeout_s),
+        concurrency=given["concurrency"],
+        answer_tokens=given["answer_tokens"],
+        context_tokens=None if given["context"] is None else parse_tokens(given["context"]),
+        seed=given["seed"],
+        extra=extra_body(given["extra"]),
+        variant=served.variant,
+        release=served.release,
+        is_quantised=served.quantised,
+        extra_results=_memory(given["plan"], given["log"]),
+    )
+
+
+def _known_features(catalog: Catalog, model: str) -> frozenset[str]:
+    """What the model is known to do, by the facts; nothing for a model that is not known."""
+    try:
+        family = catalog.model(model).family
+    except HeavyliftError:
+        return frozenset()
+    return frozenset(
+        feature
+        for each in catalog.reply_formats()
+        if family in each.families
+        for feature in each.features
+    )
+
+
+def _memory(plan: Path | None, log: Path | None) -> tuple[CheckResult, ...]:
+    """Planned against observed memory, where a plan and the engine's log are given."""
+    if plan is None or log is None:
+        return ()
+    from heavylift.cli.last import decode_plan
+    from heavylift.verify.memory import memory_results
+
+    lines = log.read_text("utf-8", "replace").splitlines()
+    return memory_results(decode_plan(plan.read_bytes(), str(plan)), lines)

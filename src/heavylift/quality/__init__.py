@@ -1,0 +1,1 @@
+"""Quality: whether two deployments of a model answer alike, with statistics that can tell."""

@@ -1,0 +1,112 @@
+"""Records of a comparison of quality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from heavylift.stats import Interval
+
+SCHEMA: Final = 1
+
+
+class Verdict(StrEnum):
+    """What a comparison says."""
+
+    EQUIVALENT = "equivalent"
+    WORSE = "worse"
+    BETTER = "better"
+    NOT_ENOUGH_DATA = "not_enough_data"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A question with a checkable answer. `expected`: each of these must be in the answer (of
+    alternatives separated by `|`, one). `number`: the last number of the answer is it.
+    """
+
+    id: str
+    group: str
+    language: str
+    text: str
+    expected: tuple[str, ...] = ()
+    number: int | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """A graded answer. `failure` names why there was nothing to grade, None = it was graded."""
+
+    question: str
+    group: str
+    right: bool
+    text: str = ""
+    failure: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contrast:
+    """Candidate against reference over one group, or over all (`group` = `all`).
+
+    `p_value` is exact; `adjusted_p_value` for the number of groups. `interval` is at 95 %,
+    `equivalence_interval` at 90 % (two one-sided tests at 5 %).
+    """
+
+    group: str
+    items: int
+    reference_rate: float
+    candidate_rate: float
+    difference: float
+    interval: Interval
+    equivalence_interval: Interval
+    discordance: float
+    p_value: float
+    adjusted_p_value: float
+    minimum_detectable_effect: float
+    verdict: Verdict
+    more_items: int
+    reference_failures: Mapping[str, int] = field(default_factory=dict)
+    candidate_failures: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """One of the two: where it was and what is known of it."""
+
+    name: str
+    model: str | None = None
+    engine: str | None = None
+    version: str | None = None
+    variant: str | None = None
+    release: str | None = None
+    is_quantised: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """The comparison. `noise_floor`: the reference against itself; None = it was not asked twice.
+
+    `same_text`: share of answers word for word the same, candidate against reference;
+    `same_text_floor`: reference against itself. The difference, the interval and the minimum
+    detectable effect beside the contrasts are those over all items. `detectable_beforehand` was
+    worked out before the first answer, assuming that one item in ten differs.
+    """
+
+    reference: Side
+    candidate: Side
+    started_at: str
+    heavylift_version: str
+    margin: float
+    verdict: Verdict
+    difference: float
+    interval: Interval
+    minimum_detectable_effect: float
+    detectable_beforehand: float
+    contrasts: tuple[Contrast, ...]
+    noise_floor: Contrast | None = None
+    same_text: float | None = None
+    same_text_floor: float | None = None
+    schema: int = SCHEMA

@@ -1,0 +1,70 @@
+"""Probes of pictures drawn by us, so that the right answer is known."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from heavylift.pictures import COLOURS, Shape, data_url, draw_number, draw_shape
+from heavylift.verify.judge import wrong_text
+from heavylift.verify.probes.base import Params, Probe, Situation, refused, shown, verdict
+from heavylift.verify.records import Trial
+
+_NAMES: Final = ("red", "green", "blue", "black")
+
+
+def _content(text: str, *urls: str) -> list[dict[str, Any]]:
+    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return [*pictures, {"type": "text", "text": text}]
+
+
+def shape(situation: Situation, params: Params) -> Probe:
+    """Colours and shapes of `pictures` pictures are told, in their order."""
+    count = params["pictures"]
+    drawn = [
+        (_NAMES[situation.pick(len(_NAMES))], list(Shape)[situation.pick(len(Shape))])
+        for _ in range(count)
+    ]
+    urls = [data_url(draw_shape(figure, COLOURS[colour])) for colour, figure in drawn]
+    question = "Which colour and shape (square, circle, triangle) is in each picture, in order?"
+    (outcome,) = yield (situation.ask(_content(question, *urls)),)
+    unsupported = refused(outcome)
+    if unsupported is not None:
+        return unsupported
+    failed = situation.failed(outcome)
+    if failed is not None:
+        return failed
+    reasons = [wrong_text(outcome.reply, word) for pair in drawn for word in pair]
+    return verdict(next(filter(None, reasons), None), outcome)
+
+
+def number(situation: Situation, _: Params) -> Probe:
+    """A number in large digits is read."""
+    written = str(1000 + situation.pick(9000))
+    content = _content("Which number is in the picture?", data_url(draw_number(written)))
+    (outcome,) = yield (situation.ask(content),)
+    unsupported = refused(outcome)
+    if unsupported is not None:
+        return unsupported
+    return situation.failed(outcome) or verdict(wrong_text(outcome.reply, written), outcome)
+
+
+def broken(situation: Situation, params: Params) -> Probe:
+    """A picture that is none is refused, and the server lives on."""
+    content = _content("What is in the picture?", params["url"])
+    (outcome,) = yield (situation.ask(content),)
+    (after,) = yield (situation.ask("What is 2 + 3? Answer with the number."),)
+    failed = situation.failed(after)
+    if failed is not None:
+        return Trial(reason=failed.reason, evidence=f"afterwards: {failed.evidence}")
+    answered = outcome.failure is None
+    return Trial(reason="not_refused" if answered else None, evidence=shown(outcome))
+
+
+def offered(situation: Situation, params: Params) -> Probe:
+    """Whether a kind of input is taken at all: reported, not demanded."""
+    part = {"type": params["part"], params["part"]: params["value"]}
+    content = [part, {"type": "text", "text": "What is this?"}]
+    (outcome,) = yield (situation.ask(content),)
+    if outcome.failure is None:
+        return verdict(None, outcome)
+    return Trial(reason=str(outcome.failure), evidence=shown(outcome), unsupported=True)

@@ -1,0 +1,262 @@
+"""`heavylift bench`, `verify`, `quality` and `dev bad-server`: statuses, JSON contracts, files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from heavylift.cli.main import cli
+from heavylift.cli.text import keys, text
+from heavylift.devserver.bad import BAD_SERVERS
+from heavylift.errors import Exit, HeavyliftError, Scalar
+
+PYTHON = [sys.executable, "-m", "heavylift"]
+
+
+@contextmanager
+def playing(*command: str) -> Iterator[str]:
+    """The address of a scripted engine in a process of its own."""
+    with subprocess.Popen([*PYTHON, "dev", *command], stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            yield server.stderr.readline().split()[-1]
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Iterator[str]:
+    """A healthy engine."""
+    with playing("engine", "obliging") as url:
+        yield url
+
+
+def heavylift(*arguments: str) -> Result:
+    """The command's result."""
+    return CliRunner().invoke(cli, arguments, standalone_mode=False)
+
+
+def documented(result: Result) -> dict[str, Any]:
+    """The JSON on standard output."""
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+# --- bench ---------------------------------------------------------------------------------------
+
+
+def test_bench_keeps_its_json_contract(healthy: str) -> None:
+    """Names and nesting that programs rely on."""
+    report = documented(
+        heavylift(
+            "bench",
+            healthy,
+            *("--concurrency", "2", "--requests", "4", "--output-tokens", "8", "--json"),
+        )
+    )
+    for metric in ("ttft_s", "tpot_s", "itl_s", "e2e_s"):
+        assert {"p50", "p90", "p99"} <= set(report[metric])
+    assert report["output_tokens_per_s"] > 0
+    assert report["requests"] == {"ok": 4, "failed": 0, "failures": {}}
+    assert isinstance(report["valid"], bool)
+    assert isinstance(report["invalid_reasons"], list)
+
+
+def test_an_invalid_benchmark_ends_with_status_1_and_says_why() -> None:
+    """Half of the requests fail."""
+    with playing("engine", "flaky") as url:
+        result = heavylift("bench", url, "--requests", "6", "--warm-up", "2")
+    assert result.return_value == 1
+    assert "INVALID" in result.stdout
+    assert "too many requests failed" in result.stdout
+
+
+def test_bench_screens_fit_and_define_their_terms(healthy: str) -> None:
+    """Eighty columns; every metric explained below."""
+    result = heavylift("bench", healthy, "--requests", "4")
+    lines = result.stdout.splitlines()
+    own = [line for line in lines if healthy not in line]
+    assert max(map(len, own)) <= 80, max(own, key=len)
+    for term in ("TTFT:", "TTFA:", "TPOT:", "ITL:", "E2E:", "Goodput:", "Window:"):
+        assert any(term in line for line in lines), term
+
+
+def test_two_benchmarks_are_compared(healthy: str, tmp_path: Path) -> None:
+    """From the samples of each, paired; the report is one page without anything fetched."""
+    for name in ("a", "b"):
+        heavylift(
+            "bench", healthy, "--requests", "8", "--output-tokens", "8",
+            "--samples", str(tmp_path / f"{name}.jsonl"), "--html", str(tmp_path / "page.html"),
+        )  # fmt: skip
+    result = heavylift(
+        "bench", "compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), "--json"
+    )
+    comparison = documented(result)
+    assert comparison["pairs"] == 8
+    assert {"metric", "difference", "low", "high"} <= set(comparison["changes"][0])
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.count("<svg") >= 3
+    assert "<script" not in page
+    assert "src=" not in page
+    assert "href=" not in page
+    for svg in page.split("<svg")[1:]:
+        ET.fromstring(f"<svg{svg.partition('</svg>')[0]}</svg>")  # noqa: S314 - our own text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--slo", "fast"), "USE060"),
+        (("--find", "max-concurrency"), "USE064"),
+        (("--extra", "[1]"), "USE065"),
+    ],
+)
+def test_a_mistaken_option_of_bench_is_an_error(arguments: tuple[str, ...], code: str) -> None:
+    """Before anything is sent."""
+    result = heavylift("bench", "http://127.0.0.1:9", *arguments)
+    assert code in str(result.exception)
+
+
+# --- verify --------------------------------------------------------------------------------------
+
+
+def test_verify_keeps_its_json_contract_and_passes_a_healthy_engine(healthy: str) -> None:
+    """Verdict, and per check id, status, rate, interval, evidence."""
+    result = heavylift("verify", healthy, "--json")
+    assert result.return_value == 0
+    document = documented(result)
+    assert document["verdict"] == "pass"
+    for check in document["checks"]:
+        assert {"id", "status", "rate", "interval", "evidence"} <= set(check)
+    chat = next(check for check in document["checks"] if check["id"] == "basics.chat")
+    assert chat["interval"]["low"] < chat["rate"] == 1
+
+
+def test_verify_writes_junit_and_html_and_ends_with_status_1_on_failure(tmp_path: Path) -> None:
+    """The failed check is a failed case with what was seen; both files can be parsed."""
+    junit, html = tmp_path / "verify.xml", tmp_path / "verify.html"
+    with playing("bad-server", "json-ignored") as url:
+        result = heavylift(
+            "verify", url, "--only", "structured", "--only", "context",
+            "--junit", str(junit), "--html", str(html),
+        )  # fmt: skip
+    assert result.return_value == 1
+    suite = ET.fromstring(junit.read_text("utf-8"))  # noqa: S314 - our own file
+    failed = [
+        case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None
+    ]
+    assert failed == ["structured.object", "structured.schema"]
+    assert suite.get("failures") == "2"
+    page = html.read_text("utf-8")
+    assert "not_json" in page
+    assert "<script" not in page
+    assert "<svg" in page
+
+
+def test_a_quantised_copy_is_named_in_the_report(healthy: str) -> None:
+    """So that nobody takes its answers for the model's."""
+    result = heavylift("verify", healthy, "--only", "basics.models", "--variant", "int4",
+                       "--quantised")  # fmt: skip
+    assert "quantised copy" in result.stdout
+    assert "variant int4" in result.stdout
+
+
+def test_a_known_model_must_have_its_features() -> None:
+    """A server that calls itself the model and refuses its tools fails instead of being skipped."""
+    from heavylift.cli.verify import _known_features  # noqa: PLC0415 - only here
+    from heavylift.facts.catalog import Catalog  # noqa: PLC0415 - only here
+
+    assert {"tools", "reasoning"} <= _known_features(Catalog(), "moonshotai/Kimi-K3")
+    assert _known_features(Catalog(), "nobody/knows") == frozenset()
+
+
+# --- quality -------------------------------------------------------------------------------------
+
+
+def test_quality_keeps_its_json_contract(tmp_path: Path) -> None:
+    """From two files of graded answers; worse ends with status 1."""
+    paths = [tmp_path / "ref.jsonl", tmp_path / "cand.jsonl"]
+    for path, lost in zip(paths, (0, 30), strict=True):
+        rows = [{"id": n, "right": n >= lost, "group": "facts"} for n in range(100)]
+        path.write_text("\n".join(map(json.dumps, rows)))
+    result = heavylift("quality", *map(str, paths), "--json")
+    assert result.return_value == 1
+    document = documented(result)
+    assert document["verdict"] == "worse"
+    assert document["difference"] == pytest.approx(-0.3)
+    assert document["interval"]["low"] < -0.3 < document["interval"]["high"]
+    assert 0 < document["minimum_detectable_effect"] < 0.3
+    shown = heavylift("quality", *map(str, paths)).stdout
+    assert "Worse in" in shown
+
+
+def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
+    """Status 8: still pending."""
+    path = tmp_path / "same.jsonl"
+    path.write_text("\n".join(json.dumps({"id": n, "right": n % 2 == 0}) for n in range(10)))
+    result = heavylift("quality", str(path), str(path))
+    assert result.return_value == 8
+    assert "more questions" in result.stdout
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "params", "status"),
+    [
+        ("USE060", {"part": "p", "metrics": "m", "statistics": "s"}, Exit.USAGE),
+        ("USE061", {"path": "p", "line": 1, "detail": "d"}, Exit.USAGE),
+        ("USE062", {"path": "p", "detail": "d"}, Exit.USAGE),
+        ("USE063", {"path": "p"}, Exit.USAGE),
+        ("USE064", {}, Exit.USAGE),
+        ("USE065", {"detail": "d"}, Exit.USAGE),
+        ("USE066", {"path": "p", "detail": "d"}, Exit.USAGE),
+        ("USE067", {"path": "p"}, Exit.USAGE),
+        ("USE068", {"path": "p", "check": "c", "probe": "x"}, Exit.USAGE),
+        ("ENV060", {}, Exit.ENVIRONMENT),
+        ("WIRE060", {"url": "u", "failure": "f", "status": 1, "message": "m"}, Exit.ENGINE),
+        ("WIRE061", {"url": "u"}, Exit.ENGINE),
+        ("VER020", {}, Exit.NEGATIVE),
+        ("DEV005", {"name": "n"}, Exit.INPUT),
+    ],
+)
+def test_an_error_has_a_sentence_and_an_exit_status(
+    code: str, params: dict[str, Scalar], status: Exit
+) -> None:
+    """The parameters that are raised fill the sentence; the stage gives the status."""
+    sentence = text(f"error.{code}", **params)
+    assert sentence
+    assert "{" not in sentence
+    assert HeavyliftError(code, params).exit_status is status
+
+
+# --- bad servers ---------------------------------------------------------------------------------
+
+
+def test_bad_servers_are_listed_with_the_check_that_must_catch_each() -> None:
+    """One line each, within eighty columns."""
+    result = heavylift("dev", "bad-server", "--list")
+    *lines, last = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [server.name for server in BAD_SERVERS]
+    assert max(map(len, lines)) <= 80
+    assert last.startswith("next: heavylift dev bad-server")
+
+
+def test_every_reason_of_an_invalid_benchmark_has_a_sentence() -> None:
+    """Read from the gate itself."""
+    from heavylift.bench import validity  # noqa: PLC0415 - only here
+
+    documented_reasons = validity.reasons.__doc__ or ""
+    named = {key.removeprefix("bench.reason.") for key in keys() if key.startswith("bench.reason.")}
+    assert named
+    assert all(f"`{name}`" in documented_reasons for name in named)

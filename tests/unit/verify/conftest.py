@@ -1,0 +1,49 @@
+"""Verifications of scripted servers, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from heavylift.bench.files import shipped_prose
+from heavylift.devserver.scenario import Scenario, Then
+from heavylift.devserver.server import ScriptedServer
+from heavylift.facts.catalog import Catalog
+from heavylift.verify.records import Profile, Verification
+from heavylift.verify.run import Wish, run
+from heavylift.verify.suites import shipped
+from heavylift.wire.client import Endpoint, Limits
+
+LIMITS = Limits(connect_s=2.0, first_byte_s=0.5, gap_s=0.5)
+
+
+@pytest.fixture(scope="session")
+def verify() -> Callable[..., Verification]:
+    """`verify(scenario, profile=…, only=…, …)`: the verification of a server that plays it."""
+    markers = tuple(text for each in Catalog().reply_formats() for text in each.markers)
+    prose = shipped_prose()
+
+    def verified(scenario: Scenario, **given: Any) -> Verification:
+        async def once() -> Verification:
+            async with ScriptedServer(scenario) as server:
+                assert await server.until(Then.READY)
+                wish = Wish(
+                    endpoint=Endpoint.parse(server.url),
+                    prose=prose,
+                    markers=markers,
+                    **{
+                        "checks": shipped(),
+                        "profile": Profile.SMOKE,
+                        "limits": LIMITS,
+                        "expected": frozenset({"tools", "structured", "reasoning", "images"}),
+                        **given,
+                    },
+                )
+                return await run(wish, lambda _: None)
+
+        return asyncio.run(once())
+
+    return verified

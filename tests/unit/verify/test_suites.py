@@ -1,0 +1,108 @@
+"""Check files: shipped ones are whole, the user's own are read, mistakes are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heavylift.cli.text import keys
+from heavylift.devserver.library import load
+from heavylift.devserver.obliging import example
+from heavylift.errors import HeavyliftError
+from heavylift.verify.judge import schema_problem
+from heavylift.verify.probes.tools import schemas
+from heavylift.verify.records import Profile, Status, Verification
+from heavylift.verify.suites import PROBES, chosen, decode, own, shipped
+
+OWN = """
+[[check]]
+id = "own.capital"
+probe = "ask"
+trials = { smoke = 2 }
+params = { question = "Reply with this and nothing else, exactly: granite", contains = ["granite"] }
+
+[[check]]
+id = "own.wrong"
+probe = "ask"
+trials = { smoke = 2 }
+on_failure = "warn"
+params = { question = "Reply with this and nothing else, exactly: granite", lacks = ["granite"] }
+"""
+
+
+def test_shipped_checks_have_ids_of_their_own_and_a_title() -> None:
+    """The catalogue has a sentence for each; a ladder has one for all its rungs."""
+    checks = shipped()
+    ids = [check.id for check in checks]
+    assert len(set(ids)) == len(ids)
+    titled = {
+        key.removeprefix("verify.check.") for key in keys() if key.startswith("verify.check.")
+    }
+    assert set(ids) - {"context.ladder"} == titled
+    assert {check.probe for check in checks} | {"ask"} == set(PROBES)
+
+
+def test_the_ladder_ends_at_the_servers_limit() -> None:
+    """Rungs below it, then the limit itself; an unknown limit allows only the first."""
+
+    def rungs(limit: int | None) -> list[str]:
+        checks = chosen(
+            shipped(), Profile.ACCEPTANCE, context_tokens=limit, only=["context.ladder"]
+        )
+        return [check.id for check in checks]
+
+    assert rungs(131_072) == ["context.2k", "context.10k", "context.50k", "context.128k"]
+    assert rungs(100_000)[-1] == "context.100000"
+    assert rungs(1024) == ["context.1k"]
+    assert rungs(None) == ["context.2k"]
+    assert rungs(2**21)[-1] == "context.1M"
+
+
+def test_checks_are_chosen_by_id_or_group() -> None:
+    """`skip` outranks `only`."""
+    found = chosen(
+        shipped(), Profile.SMOKE, context_tokens=4096, only=["tools"], skip=["tools.none"]
+    )
+    assert {check.group for check in found} == {"tools"}
+    assert "tools.none" not in {check.id for check in found}
+
+
+def test_the_users_own_checks_are_run(verify: Callable[..., Verification], tmp_path: Path) -> None:
+    """What must be in the answer and what must not."""
+    (tmp_path / "mine.toml").write_text(OWN)
+    verification = verify(load("obliging"), checks=own(tmp_path))
+    assert [check.status for check in verification.checks] == [Status.PASS, Status.WARN]
+    assert verification.checks[1].reasons == {"wrong_answer": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("not toml", "USE066"),
+        ("[[check]]\nid = 'x'", "USE066"),
+        ("[[check]]\nid = 'x.y'\nprobe = 'ask'\ntrials = {smoke = 1}\nreqired_rate = 1", "USE066"),
+        ("[[check]]\nid = 'x.y'\nprobe = 'nothing'\ntrials = {smoke = 1}", "USE068"),
+    ],
+)
+def test_a_mistake_in_a_check_file_is_named(text: str, code: str) -> None:
+    """What is no TOML, lacks a field, or names a probe that there is not."""
+    with pytest.raises(HeavyliftError) as caught:
+        decode(text, "mine.toml")
+    assert caught.value.code == code
+
+
+def test_a_folder_without_checks_is_an_error(tmp_path: Path) -> None:
+    """Running nothing would pass."""
+    with pytest.raises(HeavyliftError, match="USE067"):
+        own(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "schema"), schemas(), ids=lambda value: str(value)[:20])
+def test_the_schemas_have_examples_and_counterexamples(
+    name: str, schema: dict[str, object]
+) -> None:
+    """The obliging engine's example is valid, and an empty object is not."""
+    assert schema_problem(example(schema, schema), schema) is None, name
+    assert schema_problem({}, schema) is not None
