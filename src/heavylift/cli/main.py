@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "lint": "lint",
     "doctor": "doctor",
     "engine": "engine",
+    "batch": "batch",
     "diagnose": "diagnose",
     "bundle": "bundle",
     "demo": "demo",

@@ -123,6 +123,23 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WholeReply:
+    """What became of one document posted to any route; the reply's body is unread.
+
+    `failure` None = a 2xx whose body came in full. `error` is what the server said otherwise.
+    """
+
+    latency: Latency
+    started_at: float
+    body: bytes = b""
+    failure: Failure | None = None
+    error: ErrorBody | None = None
+    status: int | None = None
+    retry_after_s: float | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCard:
     """A model as the server lists it. `context_tokens` None = it did not say."""
 
@@ -235,6 +252,31 @@ class Client:
                 pass
             return stream.outcome()
 
+    async def post(self, path: str, body: bytes) -> WholeReply:
+        """The whole reply to a document sent as it is. Cancelling it closes the socket."""
+        exchange = self._exchange("POST", path, body)
+        try:
+            await exchange.open()
+            content = await exchange.read_all(_REPLY_BYTES)
+        finally:
+            exchange.close()
+        exchange.stopwatch.ended(self.clock())
+        failure, error = exchange.failure, None
+        if failure is None and exchange.status != HTTPStatus.OK:
+            error = decode_error(content)
+            failure = classify_status(exchange.status, error)
+        wish = exchange.header("Retry-After")
+        return WholeReply(
+            latency=exchange.stopwatch.latency(),
+            started_at=exchange.started_at,
+            body=content,
+            failure=failure,
+            error=error,
+            status=exchange.known_status,
+            retry_after_s=retry_after_s(wish, now_epoch_s=self.wall_clock()),
+            request_id=exchange.header("x-request-id"),
+        )
+
     async def models(self) -> tuple[ModelCard, ...]:
         """The models the server lists. Raises WIRE003 when it does not answer as it should."""
         document = await self._get_json("/v1/models")
@@ -263,6 +305,16 @@ class Client:
                 return None
             raise
         return document if isinstance(document, dict) else None
+
+    async def metrics(self) -> str | None:
+        """The text of the server's `/metrics`; None where it gives none."""
+        exchange = self._exchange("GET", "/metrics")
+        await exchange.open()
+        content = await exchange.read_all(_REPLY_BYTES)
+        exchange.close()
+        if exchange.failure is not None or exchange.status != HTTPStatus.OK:
+            return None
+        return content.decode("utf-8", "replace")
 
     async def tokenize(self, model: str, text: str) -> tuple[int, ...] | None:
         """The tokens of `text` by the server's `/tokenize`; None where there is no such route."""

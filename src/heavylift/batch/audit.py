@@ -1,0 +1,44 @@
+"""The audit: whether every row of the input is accounted for, read from the files themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heavylift.batch.outputs import FILE_OF, ids
+from heavylift.batch.records import Audit, State
+from heavylift.batch.store import Journal
+
+
+def audit(folder: Path, journal: Journal) -> Audit:
+    """The audit of a batch folder; reads every line of its outputs and changes nothing.
+
+    A line counts when the journal names its row, its state and its very place: a row has one
+    place, so what counts is counted once, and any other line is a duplicate.
+    """
+    counts = journal.counts()
+    sizes = journal.sizes()
+    found = dict.fromkeys(FILE_OF, 0)
+    duplicates = unrecorded = 0
+    for state, name in FILE_OF.items():
+        path = folder / name
+        if not path.exists():
+            continue
+        end = sizes.get(name, 0)
+        unrecorded += max(0, path.stat().st_size - end)
+        for at, size, custom_id in ids(path, end):
+            place = None if custom_id is None else journal.place_of(custom_id)
+            if place == (state, at, size):
+                found[state] += 1
+            else:
+                duplicates += 1
+    accounted = found[State.OK] + found[State.FAILED] + counts.skipped
+    return Audit(
+        input=counts.input,
+        ok=found[State.OK],
+        failed=found[State.FAILED],
+        skipped=counts.skipped,
+        missing=counts.input - accounted,
+        duplicates=duplicates,
+        resent=counts.resent,
+        unrecorded_bytes=unrecorded,
+    )
