@@ -224,7 +224,7 @@ class Client:
     async def __aenter__(self) -> Self:
         tracing = aiohttp.TraceConfig()
         tracing.on_connection_reuseconn.append(_reused)
-        tracing.on_request_headers_sent.append(_written)
+        tracing.on_request_headers_sent.append(_headers_written)
         tracing.on_request_chunk_sent.append(_written)
         self._session = open_session(tracing)
         return self
@@ -558,6 +558,11 @@ class _Exchange:
         """True when the reply is a success that arrives in events."""
         return self.status == HTTPStatus.OK and self.content_type == "text/event-stream"
 
+    @property
+    def has_body(self) -> bool:
+        """True when the request has one."""
+        return self._body is not None
+
     def header(self, name: str) -> str | None:
         """A header of the reply."""
         return None if self._response is None else self._response.headers.get(name)
@@ -622,9 +627,14 @@ class _Exchange:
         """The next bytes of the reply; empty at its end or at a failure, which is then noted."""
         if self._response is None:
             return b""
+        content = self._response.content
         try:
+            # What is there already needs no timer, which costs as much as the reading.
+            there = content.read_nowait(-1)
+            if there or content.at_eof():
+                return there
             async with asyncio.timeout_at(self._deadline(self._limits.gap_s)):
-                return await self._response.content.readany()
+                return await content.readany()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             self._fail(error)
             return b""
@@ -684,6 +694,15 @@ async def _reused(
 ) -> None:
     exchange: _Exchange = context.trace_request_ctx
     exchange.reused()
+
+
+async def _headers_written(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: Any
+) -> None:
+    exchange: _Exchange = context.trace_request_ctx
+    # A body goes out right behind its headers and is told of by itself.
+    if not exchange.has_body:
+        exchange.written()
 
 
 async def _written(
