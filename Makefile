@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway speed-facts schemas clean
+	bench-lint bench-speed bench-gateway bench-batch bench-batch-memory speed-facts schemas clean
 
 setup: $(STAMP)
 
@@ -57,6 +57,12 @@ speed-facts: setup
 
 bench-gateway: setup
 	$(BIN)/python benchmarks/gateway.py
+
+bench-batch: setup
+	$(BIN)/python benchmarks/batch_speed.py
+
+bench-batch-memory: setup
+	$(BIN)/python benchmarks/batch_memory.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas

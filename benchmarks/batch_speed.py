@@ -38,7 +38,8 @@ async def main():
                 line = json.loads(text)
                 async with session.post(url + line["url"], json=line["body"]) as reply:
                     body = json.loads(await reply.read())
-                done = {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}}
+                response = {"status_code": 200, "body": body}
+                done = {"custom_id": line["custom_id"], "response": response}
                 out.write(json.dumps(done).encode() + b"\\n")
         await asyncio.gather(*(slot() for _ in range(CONCURRENCY)))
     out.close()
@@ -111,14 +112,15 @@ def main() -> None:
         assert mock.stdout is not None  # noqa: S101 - for the type
         url = f"http://127.0.0.1:{int(mock.stdout.readline())}"
         with tempfile.TemporaryDirectory() as folder:
-            compare(Path(folder), url, mock.pid, given.rows, given.sdk_rows, given.rounds)
+            compare(Path(folder), url, mock.pid, given)
     finally:
         mock.kill()
         mock.wait()
 
 
-def compare(folder: Path, url: str, mock: int, rows: int, sdk_rows: int, rounds: int) -> None:
+def compare(folder: Path, url: str, mock: int, given: argparse.Namespace) -> None:
     """Run all clients in turn, several rounds, and print medians and ratios."""
+    rows, sdk_rows, rounds = given.rows, given.sdk_rows, given.rounds
     source, small = folder / "input.jsonl", folder / "small.jsonl"
     write_input(source, rows)
     write_input(small, sdk_rows)

@@ -1,4 +1,4 @@
-"""Export: a batch's outcomes as a table, one row per row of the input, answer and reasoning apart."""
+"""Export: a batch's outcomes as a table, a row per row of the input, answer and reasoning apart."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def _csv(table: Any, rows: _Rows) -> Iterator[Item]:
             row = next(reader, None)
         except (csv.Error, UnicodeDecodeError) as problem:
             # After a broken quote or byte nothing can be said of what follows.
-            yield Defect(line=reader.line_num, problem="not_csv", detail=str(problem))
+            yield Defect(line=reader.reader.line_num, problem="not_csv", detail=str(problem))
             return
         if row is None:
             return

@@ -44,7 +44,7 @@ from heavylift.batch.records import (
 )
 from heavylift.batch.store import CANCELLED, JOURNAL, Intake, Journal, open_journal
 from heavylift.batch.worker import LIMIT, Row, Worker
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.state.db import writer_lock
 from heavylift.wire.client import Client, Endpoint
 
@@ -150,7 +150,7 @@ def take_in(folder: Path, journal: Journal, source: Source) -> None:
 def _refuse_loss(folder: Path, source: Source, intake: Intake) -> None:
     orphans = intake.orphans()
     if orphans:
-        params = {"path": source.path, "folder": str(folder), "count": orphans}
+        params: dict[str, Scalar] = {"path": source.path, "folder": str(folder), "count": orphans}
         raise HeavyliftError("BAT007", params)
 
 
@@ -272,6 +272,7 @@ class Run:
     settings: Settings
     key: str | None = None
     on_progress: Callable[[Progress], None] | None = None
+    make_ledger: Callable[[Path, Journal], Ledger] = Ledger
     worker: Worker | None = None
     _began_at: float = 0.0
 
@@ -288,7 +289,7 @@ class Run:
             return self._ended(stopped)
 
     async def _send(self) -> str | None:
-        ledger = Ledger(self.folder, self.journal)
+        ledger = self.make_ledger(self.folder, self.journal)
         with ledger.opened(dedupe=self.settings.dedupe):
             if ledger.counts.left == 0:
                 return None
@@ -442,7 +443,7 @@ async def _estimate(
     bodies = [msgspec.json.decode(row.body) for row in sample]
     async with Client(Endpoint.parse(settings.endpoints[0], key)) as client:
         counted = await _count_tokens(client, bodies)
-        bytes_seen = sum(len(row.body) for row in sample)
+        bytes_seen = sum(size for _, size in places)
         prompt = journal.input_bytes() / _BYTES_PER_TOKEN
         if counted is not None and bytes_seen:
             prompt = counted / bytes_seen * journal.input_bytes()

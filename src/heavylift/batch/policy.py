@@ -93,7 +93,7 @@ def backoff_s(times: int, base_s: float, cap_s: float, *, chance: float) -> floa
     Formula: min(cap, base 2^(times-1)) (1 + chance) / 2
     """
     # Past 2^60 the cap has long been reached; the bound keeps the power a small number.
-    longest = min(cap_s, base_s * 2 ** min(max(times, 1) - 1, 60))
+    longest = min(cap_s, base_s * 2.0 ** min(max(times, 1) - 1, 60))
     return longest * (1 + chance) / 2
 
 

@@ -105,6 +105,7 @@ _HOW: Final = _options(
 @_option("--quiet", is_flag=True)
 @json_option
 def run(
+    *,
     source: str,
     endpoint: tuple[str, ...],
     out: Path | None,
@@ -147,6 +148,11 @@ def resume(
     folder: Path, endpoint: tuple[str, ...], max_failed: int | None, quiet: bool, as_json: bool
 ) -> int:
     """Go on with what is left, as it was last run."""
+    shown = sink(as_json)
+    return _tell(shown, _resume(folder, endpoint, shown, quiet=quiet), max_failed)
+
+
+def _resume(folder: Path, endpoint: tuple[str, ...], shown: Sink, *, quiet: bool) -> Ended:
     from heavylift.batch import job
 
     with job.held(folder) as journal:
@@ -155,8 +161,7 @@ def resume(
         raise HeavyliftError("BAT003", {"path": str(folder)})
     if endpoint:
         settings = replace(settings, endpoints=endpoint)
-    shown = sink(as_json)
-    return _tell(shown, _run(folder, settings, shown, None, quiet=quiet), max_failed)
+    return _run(folder, settings, shown, None, quiet=quiet)
 
 
 def _run(
@@ -244,15 +249,16 @@ def cancel(folder: Path, as_json: bool) -> None:
 @_option("--max-failed", type=click.IntRange(0))
 @_option("--quiet", is_flag=True)
 @json_option
-@click.pass_context
-def retry_failed(ctx: click.Context, folder: Path, as_json: bool, **given: Any) -> int:
+def retry_failed(
+    folder: Path, endpoint: tuple[str, ...], max_failed: int | None, quiet: bool, as_json: bool
+) -> int:
     """Run the failed rows once more."""
     from heavylift.batch import job
 
     count = job.retry_failed(folder)
-    sink(as_json).note("batch.reopened", count=count)
-    status: int = ctx.invoke(resume, folder=folder, as_json=as_json, **given)
-    return status
+    shown = sink(as_json)
+    shown.note("batch.reopened", count=count)
+    return _tell(shown, _resume(folder, endpoint, shown, quiet=quiet), max_failed)
 
 
 @command.command("export", help=text("help.batch.export"))

@@ -13,8 +13,10 @@ import msgspec
 import pytest
 
 from heavylift.batch import job
+from heavylift.batch.outputs import Ledger
 from heavylift.batch.policy import Patience, RetryRules
 from heavylift.batch.records import Ended, Settings, Shape
+from heavylift.batch.store import Journal
 from heavylift.devserver.library import load
 from heavylift.devserver.scenario import Scenario, Then, decode
 from heavylift.devserver.server import ScriptedServer
@@ -26,7 +28,7 @@ Engine = Callable[[str], Any]
 
 @pytest.fixture
 def write_input(tmp_path: Path) -> WriteInput:
-    """`write_input(rows)`: batch lines with names `r0`, `r1`, …; fields join every body."""
+    """Writes so many batch lines, with names `r0`, `r1`, …; fields join every body."""
 
     def write(rows: int, name: str = "input.jsonl", prompt: str = "say", **fields: Any) -> Path:
         path = tmp_path / name
@@ -92,6 +94,7 @@ def run_batch(tmp_path: Path) -> RunBatch:
         skip_invalid: bool = False,
         replace: bool = False,
         out: str = "out",
+        make_ledger: Callable[[Path, Journal], Ledger] = Ledger,
         **given: Any,
     ) -> Ended:
         given.setdefault("retry", RetryRules(base_s=0.01))
@@ -108,7 +111,7 @@ def run_batch(tmp_path: Path) -> RunBatch:
                 )
                 job.take_in(folder, journal, asked)
             journal.put(settings=settings)
-            return job.run(job.Run(folder, journal, settings))
+            return job.run(job.Run(folder, journal, settings, make_ledger=make_ledger))
 
     return run
 

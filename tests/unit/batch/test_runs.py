@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def test_a_run_leaves_the_files_of_the_contract(
 ) -> None:
     """Every row once in output.jsonl with the server's document, once in the log; sound."""
     with engine("healthy") as server:
-        ended = run_batch(write_input(50), server.url, stream=stream)
+        url = server.url
+        ended = run_batch(write_input(50), url, stream=stream)
     rows = read_lines(tmp_path / "out" / "output.jsonl")
     assert ended.audit.sound
     assert (ended.audit.ok, ended.stopped) == (50, None)
@@ -51,7 +53,7 @@ def test_a_run_leaves_the_files_of_the_contract(
     assert rows[0]["error"] is None
     log = read_lines(tmp_path / "out" / "requests.jsonl")
     assert names(log) == names(rows)
-    assert all(entry["e2e_s"] > 0 and entry["endpoint"] == server.url for entry in log)
+    assert all(entry["e2e_s"] > 0 and entry["endpoint"] == url for entry in log)
     assert all(entry["completion_tokens"] > 0 for entry in log)
     assert ("ttft_s" in log[0]) is stream
 
@@ -71,7 +73,11 @@ def test_a_finished_batch_costs_nothing(
 
 
 def test_only_changed_prompts_are_new_work(
-    write_input: WriteInput, engine: Engine, run_batch: RunBatch, read_lines: ReadLines, tmp_path: Path
+    write_input: WriteInput,
+    engine: Engine,
+    run_batch: RunBatch,
+    read_lines: ReadLines,
+    tmp_path: Path,
 ) -> None:
     """A row with another body is sent again and its old answer goes; the others stay."""
     source = write_input(20)
@@ -99,7 +105,11 @@ def test_answers_are_not_thrown_away_unasked(
 
 
 def test_passing_failures_are_overcome(
-    write_input: WriteInput, engine: Engine, run_batch: RunBatch, read_lines: ReadLines, tmp_path: Path
+    write_input: WriteInput,
+    engine: Engine,
+    run_batch: RunBatch,
+    read_lines: ReadLines,
+    tmp_path: Path,
 ) -> None:
     """Every third request fails in turn with a 500, a reset and an error object: all rows succeed,
     and the log counts the tries.
@@ -172,12 +182,16 @@ def test_refusals_cost_no_try(write_input: WriteInput, engine: Engine, run_batch
         )
         refused = [record.came_at for record in server.records[:7]]
     assert ended.audit.ok == 10
-    gaps = [later - earlier for earlier, later in zip(refused, refused[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(refused)]
     assert min(gaps) >= 0.2
 
 
 def test_truncated_thinking_is_sent_again_with_more_tokens_once(
-    write_input: WriteInput, engine: Engine, run_batch: RunBatch, read_lines: ReadLines, tmp_path: Path
+    write_input: WriteInput,
+    engine: Engine,
+    run_batch: RunBatch,
+    read_lines: ReadLines,
+    tmp_path: Path,
 ) -> None:
     """Eight tokens end in the thinking, sixteen reach the answer."""
     scenario = """
@@ -257,7 +271,7 @@ def test_limits_end_a_run_and_the_rest_is_skipped(
 def test_equal_requests_are_sent_once_when_asked(
     engine: Engine, run_batch: RunBatch, write_input: WriteInput, tmp_path: Path
 ) -> None:
-    """With dedupe the answer goes to all of them, each under its own name; without, each is sent."""
+    """With dedupe all get the answer, each under its own name; without, each is sent."""
     source = write_input(10)
     text = source.read_bytes()
     for number in range(1, 10):
@@ -274,7 +288,11 @@ def test_equal_requests_are_sent_once_when_asked(
 
 
 def test_order_can_be_kept(
-    write_input: WriteInput, engine: Engine, run_batch: RunBatch, read_lines: ReadLines, tmp_path: Path
+    write_input: WriteInput,
+    engine: Engine,
+    run_batch: RunBatch,
+    read_lines: ReadLines,
+    tmp_path: Path,
 ) -> None:
     """Answers that come in another order lie in that of the input at the end."""
     scenario = """
@@ -292,7 +310,7 @@ def test_order_can_be_kept(
 def test_failed_rows_are_sent_once_more(
     write_input: WriteInput, engine: Engine, run_batch: RunBatch, tmp_path: Path
 ) -> None:
-    """retry-failed opens them again: their lines leave errors.jsonl, the next run sends only them."""
+    """Their lines leave errors.jsonl, and the next run sends only them."""
     source = write_input(6)
     with engine("server-error") as server:
         run_batch(source, server.url, retry=RetryRules(attempts=1, base_s=0.01))
@@ -308,8 +326,12 @@ def test_failed_rows_are_sent_once_more(
 def test_answers_must_match_their_schema(
     write_input: WriteInput, engine: Engine, run_batch: RunBatch
 ) -> None:
-    """A wrong answer is given back with its defects, and recorded as failed when that is no help."""
-    schema = {"type": "object", "required": ["sum"], "properties": {"sum": {"type": "integer"}}}
+    """A wrong answer is given back with its defects; it fails when that is no help."""
+    schema: dict[str, object] = {
+        "type": "object",
+        "required": ["sum"],
+        "properties": {"sum": {"type": "integer"}},
+    }
     scenario = r"""
         [reply]
         text = '{"sum": "four"}'
@@ -333,7 +355,9 @@ def test_a_cancelled_batch_frees_the_engine_at_once(
     """The sockets are closed while answers are being generated, and the rest is skipped."""
     ended: list[Ended] = []
     with engine("silent") as server:
-        thread = threading.Thread(target=lambda: ended.append(run_batch(write_input(9), server.url)))
+        thread = threading.Thread(
+            target=lambda: ended.append(run_batch(write_input(9), server.url))
+        )
         thread.start()
         wait_for(lambda: server.open_chats > 0)
         job.cancel(tmp_path / "out")

@@ -27,9 +27,7 @@ def _(record: Audit) -> Iterator[str]:
         skipped=record.skipped,
         input=record.input,
     )
-    yield "  " + text(
-        "batch.audit.rest", missing=record.missing, duplicates=record.duplicates
-    )
+    yield "  " + text("batch.audit.rest", missing=record.missing, duplicates=record.duplicates)
     if record.resent:
         yield "  " + text("batch.audit.resent", count=record.resent)
     if record.unrecorded_bytes:
