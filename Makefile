@@ -34,11 +34,12 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway
+bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-batch
 
 bench-diagnose: setup
 	$(BIN)/python benchmarks/diagnose_accuracy.py
 	$(BIN)/python benchmarks/diagnose_speed.py
+
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
