@@ -149,7 +149,7 @@ class _Rows:
             return Defect(line=line, problem="no_custom_id")
         if document.get("method", "POST") != "POST":
             return Defect(line=line, problem="method", detail=str(document["method"]))
-        if url not in routes.URLS:
+        if url not in routes.URLS or self._shape.only_url not in (None, url):
             return Defect(line=line, problem="url", detail=str(url))
         if not isinstance(body, dict):
             return Defect(line=line, problem="no_body")

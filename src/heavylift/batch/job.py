@@ -280,6 +280,10 @@ class Run:
         """Send what is left and close the books. Raises as `Worker.run`."""
         self._began_at = time.monotonic()
         stopped = await self._send()
+        return await asyncio.to_thread(self._close, stopped)
+
+    def _close(self, stopped: str | None) -> Ended:
+        """What is done after the last answer: marks, order, the failed requests, the audit."""
         with explained(self.folder):
             if stopped == CANCELLED or (stopped or "").startswith(LIMIT):
                 self.journal.skip_the_rest(str(stopped))

@@ -61,11 +61,13 @@ class Shape:
     """What makes rows of an input: model, template, fixed fields. A change of it changes rows.
 
     `columns` maps names in the template to columns of the input. `fields` join every body and win
-    over its own. `schema` is the JSON schema that every answer must match.
+    over its own. `only_url` is the one route that rows may name. `schema` is the JSON schema that
+    every answer must match.
     """
 
     model: str | None = None
     url: str = "/v1/chat/completions"
+    only_url: str | None = None
     template: str | None = None
     system: str | None = None
     columns: dict[str, str] = field(default_factory=dict)

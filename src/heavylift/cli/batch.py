@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -270,6 +271,48 @@ def export(folder: Path, target: Path) -> None:
 
     count = write(folder, target)
     sink(as_json=False).note("batch.exported", count=count, path=target)
+
+
+@command.command("serve", help=text("help.batch.serve"))
+@_FOLDER
+@_option("--endpoint", multiple=True, required=True, metavar="URL")
+@_option("--model")
+@_option("--port", type=click.IntRange(0, 65535), default=8081, show_default=True)
+@_option("--client-key-env", default="HEAVYLIFT_BATCH_KEY", show_default=True, metavar="NAME")
+@_HOW
+def serve(
+    *,
+    folder: Path,
+    endpoint: tuple[str, ...],
+    model: str | None,
+    port: int,
+    client_key_env: str,
+    **given: Any,
+) -> None:
+    """Serve the files and batches routes until stopped."""
+    import asyncio
+
+    from heavylift.batch import api
+
+    settings = _settings(endpoint, given)
+    server = api.Server(
+        folder,
+        settings,
+        model=model,
+        key=os.environ.get(settings.key_env) or None,
+        client_key=os.environ.get(client_key_env) or None,
+    )
+    shown = sink(as_json=False)
+
+    async def until_stopped() -> None:
+        task = asyncio.current_task()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if task is not None:
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await api.serve(server, port, lambda url: shown.note("batch.listening", url=url))
+
+    asyncio.run(until_stopped())
 
 
 # --- from options to records ---------------------------------------------------------------------

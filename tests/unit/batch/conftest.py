@@ -28,7 +28,7 @@ Engine = Callable[[str], Any]
 
 @pytest.fixture
 def write_input(tmp_path: Path) -> WriteInput:
-    """Writes so many batch lines, with names `r0`, `r1`, …; fields join every body."""
+    """A function that writes so many batch lines, named r0, r1, …; fields join every body."""
 
     def write(rows: int, name: str = "input.jsonl", prompt: str = "say", **fields: Any) -> Path:
         path = tmp_path / name
@@ -46,7 +46,7 @@ def write_input(tmp_path: Path) -> WriteInput:
 
 @pytest.fixture
 def engine() -> Engine:
-    """`with engine(scenario) as server`: a scripted engine on a thread of its own, by the name of
+    """A context manager: a scripted engine on a thread of its own, by the name of
     a shipped scenario or its text.
     """
 
