@@ -213,6 +213,8 @@ class _Rows:
         # How answers travel is the run's business, not the row's.
         whole.pop("stream", None)
         whole.pop("stream_options", None)
+        if self._shape.schema is not None and url != routes.CHAT:
+            return Defect(line=line, problem="schema_route", detail=url)
         if not isinstance(whole.get("model"), str):
             return Defect(line=line, problem="no_model")
         if not isinstance(whole.get(_ASKED_IN[url]), list | str) or not whole[_ASKED_IN[url]]:

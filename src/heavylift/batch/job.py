@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from heavylift.batch.outputs import (
     Ledger,
     explained,
     rewrite,
+    spool_name,
     spooled,
     step_into_line,
     sync_folder,
@@ -46,7 +48,7 @@ from heavylift.batch.store import CANCELLED, JOURNAL, Intake, Journal, open_jour
 from heavylift.batch.worker import LIMIT, Row, Worker
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.state.db import writer_lock
-from heavylift.wire.client import Client, Endpoint
+from heavylift.wire.client import Client, Endpoint, Limits
 
 _DEFECTS_KEPT: Final = 10_000
 _BUFFER_BYTES: Final = 2**20
@@ -54,6 +56,8 @@ _BYTES_PER_TOKEN: Final = 4
 """A rough mean over English text, only where no server counts; the estimate says so."""
 _SAMPLE_ROWS: Final = 64
 _TOKENIZE_AT_ONCE: Final = 16
+_ASKING: Final = Limits(connect_s=5.0, first_byte_s=30.0, gap_s=30.0)
+"""Questions before the run are short; a server that does not answer them is not waited for."""
 
 
 class InputError(HeavyliftError):
@@ -166,7 +170,8 @@ def _spool(path: Path, source: Source, intake: Intake) -> None:
     """Write the rows to the spool and take them in, reading the source once."""
     problems: list[Defect] = []
     count = rows = at = 0
-    with path.open("wb", buffering=_BUFFER_BYTES) as spool:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES) as spool:
         for item in inputs.read(source.path, source.format, source.shape):
             rows += 1
             if isinstance(item, Draft):
@@ -194,52 +199,59 @@ def _spool(path: Path, source: Source, intake: Intake) -> None:
 def check_lengths(
     folder: Path, journal: Journal, settings: Settings, *, key: str | None, path: str
 ) -> None:
-    """Refuse rows that cannot fit the endpoint's context, where it counts tokens for us.
+    """Refuse rows that cannot fit the endpoint's context, where it counts tokens for us; once for
+    an input.
 
     Only rows with more bytes than the context has tokens are looked at: a token has at least one.
     Raises InputError, unless invalid rows are to be skipped.
     """
-    problems = asyncio.run(_too_long(folder, journal, settings.endpoints[0], key))
-    if not problems:
+    spool = spool_name(journal)
+    if journal.get("measured", str) == spool:
         return
-    if not journal.get("invalid", bool):
-        journal.put(source=None)  # looked at again next time, whatever was changed
+    problems = asyncio.run(_too_long(folder, journal, settings.endpoints[0], key))
+    if problems and not journal.get("invalid", bool):
+        journal.put(source=None)  # taken in and measured again next time, whatever was changed
         found = tuple(problem for _, problem in problems)
         raise InputError(path, found, len(found))
     journal.skip_invalid(seq for seq, _ in problems)
+    journal.put(measured=spool)
 
 
 async def _too_long(
     folder: Path, journal: Journal, endpoint: str, key: str | None
 ) -> list[tuple[int, Defect]]:
-    async with Client(Endpoint.parse(endpoint, key)) as client:
+    async with Client(Endpoint.parse(endpoint, key), limits=_ASKING) as client:
         try:
             cards = await client.models()
         except HeavyliftError:
             return []  # the server does not say; it will refuse the rows itself
         limits = {card.id: card.context_tokens for card in cards if card.context_tokens}
-        if not limits:
-            return []
         found: list[tuple[int, Defect]] = []
-        rows = list(journal.longer_than(min(limits.values())))
-        for (seq, line, _, _), text in zip(
-            rows, spooled(folder, journal, [row[2:] for row in rows]), strict=True
+        after = 0
+        while limits and (
+            rows := journal.longer_than(min(limits.values()), after, _TOKENIZE_AT_ONCE)
         ):
-            row = lines.INPUT.decode(text)
-            body = msgspec.json.decode(row.body)
-            limit = limits.get(body["model"])
-            if limit is None:
-                continue
+            after = rows[-1][0]
+            texts = spooled(folder, journal, [row[2:] for row in rows])
             try:
-                tokens = await client.tokenize(body["model"], asked_text(body))
+                measured = await asyncio.gather(*(_excess(client, text, limits) for text in texts))
             except HeavyliftError:
-                return found
-            if tokens is None:
-                return found
-            if len(tokens) > limit:
-                detail = f"{row.custom_id}: {len(tokens)} > {limit}"
-                found.append((seq, Defect(line=line, problem="too_long", detail=detail)))
+                return found  # it does not count after all
+            for (seq, line, *_), detail in zip(rows, measured, strict=True):
+                if detail is not None:
+                    found.append((seq, Defect(line=line, problem="too_long", detail=detail)))
         return found
+
+
+async def _excess(client: Client, text: bytes, limits: dict[str, int]) -> str | None:
+    """How much longer a row is than its model's context; None when it fits or nobody can say."""
+    row = lines.INPUT.decode(text)
+    body = msgspec.json.decode(row.body)
+    limit = limits.get(body["model"])
+    tokens = None if limit is None else await client.tokenize(body["model"], asked_text(body))
+    if limit is None or tokens is None or len(tokens) <= limit:
+        return None
+    return f"{row.custom_id}: {len(tokens)} > {limit}"
 
 
 def asked_text(body: dict[str, Any]) -> str:
@@ -310,8 +322,8 @@ class Run:
             return stopped
 
     def _is_in_order(self) -> bool:
-        places = [at for *_, at, _ in self.journal.in_order(State.OK)]
-        return places == sorted(places)
+        places = (at for *_, at, _ in self.journal.in_order(State.OK))
+        return all(earlier < later for earlier, later in pairwise(places))
 
     def _ended(self, stopped: str | None) -> Ended:
         counts = self.journal.counts()
@@ -399,7 +411,9 @@ def status(folder: Path) -> Status:
 
 
 def audited(folder: Path) -> Audit:
-    """The audit of a batch folder, of one moment. Raises BAT003 when there is no batch."""
+    """The audit of a batch folder, of one moment. Raises BAT003 when there is no batch, or no
+    input was ever taken in whole: nothing is not a sound batch.
+    """
     with open_journal(folder, must_exist=True) as journal, journal.snapshot():
         return audit(folder, journal)
 

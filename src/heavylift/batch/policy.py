@@ -106,6 +106,8 @@ _GATE_CAP_S: Final = 30.0
 _JITTER_RATIO: Final = 0.2
 _JITTER_CAP_S: Final = 30.0
 
+_WANT_OF_ROOM: Final = frozenset({Failure.RATE_LIMITED, Failure.OVERLOADED})
+
 # The endpoint's doing, whatever the row. The others are about the row or the model's answer.
 _ENDPOINT_FAULTS: Final = frozenset(
     {
@@ -176,8 +178,8 @@ def failed(
         return noted
     times = noted.in_a_row if refusal else noted.in_a_row - BREAKER_FAILURES + 1
     wait_s = _gate_wait_s(times, retry_after_s, chance)
-    absent = failure not in (Failure.RATE_LIMITED, Failure.OVERLOADED)
-    return replace(noted, closed_at=now, opens_at=now + wait_s, probing=absent or broken)
+    careful = broken or failure not in _WANT_OF_ROOM
+    return replace(noted, closed_at=now, opens_at=now + wait_s, probing=careful)
 
 
 def _gate_wait_s(times: int, retry_after_s: float | None, chance: float) -> float:
@@ -190,7 +192,7 @@ def _gate_wait_s(times: int, retry_after_s: float | None, chance: float) -> floa
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Patience:
     """How long all endpoints may fail before the run stops (seconds): `first_s` while none has
-    ever answered, `later_s` after that, long enough for an engine to be started again.
+    ever been there, `later_s` after that, long enough for an engine to be started again.
     """
 
     first_s: float = 60.0
@@ -207,7 +209,9 @@ def hopeless(
         return None
     if all(gate.last_failure is Failure.UNAUTHORISED for gate in gates):
         return Failure.UNAUTHORISED
-    allowed_s = patience.later_s if had_success else patience.first_s
+    # A refusal for want of room, or while the model loads, comes from somebody who is there.
+    there = had_success or any(gate.last_failure in _WANT_OF_ROOM for gate in gates)
+    allowed_s = patience.later_s if there else patience.first_s
     shortest_s = min(now - (gate.failing_since or 0.0) for gate in gates)
     return gates[0].last_failure if shortest_s > allowed_s else None
 
@@ -331,6 +335,11 @@ def _raised(limiter: Limiter, factor: float, now: float) -> Limiter:
 
 def _window(limiter: Limiter, now: float) -> Limiter:
     return replace(limiter, began_at=now, samples=0, slot_s=0.0, units=0.0)
+
+
+def wants_room(failure: Failure) -> bool:
+    """True when the endpoint refused because it has too much to do."""
+    return failure in _WANT_OF_ROOM
 
 
 def overloaded(limiter: Limiter, *, sent_at: float, now: float) -> Limiter:

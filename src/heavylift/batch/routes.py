@@ -227,6 +227,11 @@ def enlarged(url: str, body: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
+def can_stream(url: str, body: dict[str, Any]) -> bool:
+    """True when the pieces of a streamed answer make up the whole: one choice, text only."""
+    return url == CHAT and body.get("n", 1) == 1 and not body.get("logprobs")
+
+
 def repaired(body: dict[str, Any], answer: str, defects: str) -> dict[str, Any]:
     """The chat body that gives a bad answer back with what is wrong with it."""
     turns = [

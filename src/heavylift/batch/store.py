@@ -344,10 +344,15 @@ class Journal:
                 [(State.SKIPPED, INVALID, seq) for seq in seqs],
             )
 
-    def longer_than(self, size: int) -> Iterator[tuple[int, int, int, int]]:
-        """`seq, line, at, size` of the pending rows whose spooled line is longer than `size`."""
-        query = "SELECT seq, line, at, size FROM row WHERE state = ? AND size > ? ORDER BY seq"
-        return iter(self._connection.execute(query, (State.PENDING, size)))
+    def longer_than(self, size: int, after: int, count: int) -> list[tuple[int, int, int, int]]:
+        """`seq, line, at, size` of the next pending rows, from `after` on, whose spooled line is
+        longer than `size`.
+        """
+        query = """
+            SELECT seq, line, at, size FROM row
+            WHERE seq > ? AND state = ? AND size > ? ORDER BY seq LIMIT ?
+        """
+        return self._connection.execute(query, (after, State.PENDING, size, count)).fetchall()
 
     def sample(self, count: int) -> list[tuple[int, int]]:
         """`at, size` of about `count` pending rows, spread evenly over the input."""
@@ -359,6 +364,12 @@ class Journal:
         # seq counts from 1, so a step of one takes every row.
         values = (State.PENDING, step, 1 % step, count)
         return self._connection.execute(query, values).fetchall()
+
+    def sendable(self) -> int:
+        """Rows that have a line in the spooled input."""
+        query = "SELECT count(*) FROM row WHERE size > 0"
+        count: int = self._connection.execute(query).fetchone()[0]
+        return count
 
     def input_bytes(self) -> int:
         """Bytes of the spooled lines of all rows that can be sent."""

@@ -407,8 +407,9 @@ class Worker:
 
     async def _send(self, lane: Lane, row: Row) -> Attempt:
         sent_at = self._clock()
-        if self._settings.stream and row.url == routes.CHAT:
-            reply, reading = await self._streamed(lane, row)
+        body = msgspec.json.decode(row.body) if self._settings.stream else None
+        if body is not None and routes.can_stream(row.url, body):
+            reply, reading = await self._streamed(lane, row, body)
         else:
             reply = await lane.client.post(row.url, row.body)
             reading = Reading() if reply.failure else routes.read(row.url, reply.body)
@@ -419,8 +420,9 @@ class Worker:
                 reading = replace(reading, failure=Failure.SCHEMA_INVALID, error=error)
         return Attempt(reply=reply, reading=reading, sent_at=sent_at, ended_at=self._clock())
 
-    async def _streamed(self, lane: Lane, row: Row) -> tuple[WholeReply, Reading]:
-        body = msgspec.json.decode(row.body)
+    async def _streamed(
+        self, lane: Lane, row: Row, body: dict[str, Any]
+    ) -> tuple[WholeReply, Reading]:
         request = ChatRequest(
             model=body.pop("model"), messages=tuple(body.pop("messages")), extra=body
         )
@@ -459,7 +461,7 @@ class Worker:
             chance=self._chance(),
             retry_after_s=attempt.reply.retry_after_s,
         )
-        if failure in (Failure.RATE_LIMITED, Failure.OVERLOADED):
+        if policy.wants_room(failure):
             lane.limiter = policy.overloaded(lane.limiter, sent_at=attempt.sent_at, now=now)
         if lane.gate.opens_at > now:
             delay = lane.gate.opens_at - now

@@ -18,6 +18,7 @@ from heavylift.batch import job
 from heavylift.batch.outputs import Ledger
 from heavylift.batch.policy import RetryRules
 from heavylift.batch.records import Settings, Shape
+from heavylift.errors import HeavyliftError
 
 
 class ReportingLedger(Ledger):
@@ -93,9 +94,13 @@ def main() -> None:
             if not killed:
                 break
             done += 1
-            if not (folder / "journal.db").exists():
+            try:
+                found = job.audited(folder)
+            except HeavyliftError as error:
+                # Killed before the input was in: there is no batch yet.
+                if error.code != "BAT003" or most:
+                    raise
                 continue
-            found = job.audited(folder)
             broken += found.unrecorded_bytes > 0
             if found.duplicates or found.ok + found.failed < most:
                 problems.append(f"after kill {done}: said {most}, found {found}")

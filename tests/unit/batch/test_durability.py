@@ -24,6 +24,7 @@ RunBatch = Callable[..., Ended]
 Engine = Callable[[str], Any]
 
 KILLS = 60
+IMAGES = 16
 FLAKY = """
 [pace]
 ttft_s = 0.004
@@ -52,11 +53,11 @@ def test_nothing_is_lost_or_doubled_by_sixty_kills(
     with engine(FLAKY) as server:
         script = Path(__file__).with_name("kills.py")
         arguments = [str(source), server.url, str(tmp_path / "killed"), str(KILLS), str(seed)]
-        told = json.loads(
-            subprocess.run(
-                [sys.executable, str(script), *arguments], check=True, capture_output=True
-            ).stdout
+        ran = subprocess.run(
+            [sys.executable, str(script), *arguments], capture_output=True, text=True, check=False
         )
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
     assert told["kills"] == KILLS
     assert told["problems"] == [], f"seed {seed}"
     assert told["resent"] > 0
@@ -99,6 +100,8 @@ class CutLedger(outputs.Ledger):
     def _maybe_cut(self) -> None:
         if "journal.db-wal" not in self.synced or self.chance.random() > 0.2:
             return
+        if len(self.images) >= IMAGES:
+            return
         image = self.folder.with_name(f"cut{len(self.images)}")
         shutil.copytree(self.folder, image)
         (image / "journal.db-shm").unlink()  # never synced
@@ -135,11 +138,11 @@ def test_a_power_cut_loses_nothing_that_was_recorded(
         made.append(CutLedger(folder, journal))
         return made[0]
 
-    source = write_input(400)
+    source = write_input(300)
     with engine(FLAKY) as server:
         run_batch(source, server.url, concurrency=16, make_ledger=ledger)
     images = made[0].images
-    assert len(images) >= 10
+    assert len(images) >= IMAGES // 2
     with engine("healthy") as server:
         for image, reported in images:
             found = job.audited(image)
@@ -147,7 +150,7 @@ def test_a_power_cut_loses_nothing_that_was_recorded(
             assert found.ok + found.failed >= reported
             ended = run_batch(None, server.url, out=image.name)
             assert ended.audit.sound
-            assert ended.audit.input == 400
+            assert ended.audit.input == 300
 
 
 def limited(source: Path, url: str, folder: Path, file_bytes: int) -> str:
