@@ -19,7 +19,7 @@ from heavylift.wire.failures import Failure
 class RetryRules:
     """How often a row is tried and how long it waits in between (seconds)."""
 
-    attempts: int = 8
+    attempts: int = 6
     """Attempts that may have cost the engine work; refusals at the door are not among them."""
     base_s: float = 0.5
     cap_s: float = 60.0
@@ -126,7 +126,9 @@ _ENDPOINT_FAULTS: Final = frozenset(
 class Gate:
     """Whether an endpoint is sent to. Closed until `opens_at`; then, if `probing`, one at a time.
 
-    `failing_since` None = the last thing heard of it was good.
+    A gate that requests have closed by going wrong one after the other `is_broken`: no row is used
+    to try it, it is asked how it is, because it may also be the rows that are bad. `failing_since`
+    None = the last thing heard of it was good.
     """
 
     in_a_row: int = 0
@@ -136,9 +138,16 @@ class Gate:
     failing_since: float | None = None
     last_failure: Failure | None = None
 
+    @property
+    def is_broken(self) -> bool:
+        """True when requests that it took went wrong, so many in a row that it was closed."""
+        if self.last_failure is None or is_refusal(self.last_failure):
+            return False
+        return self.in_a_row >= BREAKER_FAILURES
+
     def room(self, limit: int, now: float) -> int:
         """How many requests may be in flight."""
-        if now < self.opens_at:
+        if now < self.opens_at or self.is_broken:
             return 0
         return 1 if self.probing else limit
 
@@ -173,13 +182,18 @@ def failed(
         failing_since=now if gate.failing_since is None else gate.failing_since,
         last_failure=failure,
     )
-    broken = noted.in_a_row >= BREAKER_FAILURES
-    if not refusal and not broken:
+    if noted.is_broken:
+        return replace(noted, closed_at=now)
+    if not refusal:
         return noted
-    times = noted.in_a_row if refusal else noted.in_a_row - BREAKER_FAILURES + 1
-    wait_s = _gate_wait_s(times, retry_after_s, chance)
-    careful = broken or failure not in _WANT_OF_ROOM
+    wait_s = _gate_wait_s(noted.in_a_row, retry_after_s, chance)
+    careful = noted.in_a_row >= BREAKER_FAILURES or failure not in _WANT_OF_ROOM
     return replace(noted, closed_at=now, opens_at=now + wait_s, probing=careful)
+
+
+def healthy(gate: Gate) -> Gate:
+    """The gate of a broken endpoint that says it is well: open, until five more fail in a row."""
+    return replace(gate, in_a_row=0)
 
 
 def _gate_wait_s(times: int, retry_after_s: float | None, chance: float) -> float:

@@ -39,6 +39,9 @@ _GROUP_S: Final = 0.05
 _IDLE_S: Final = 0.5
 """How often the worker looks up when nothing happens: cancellation, limits, patience."""
 _METRICS_S: Final = 2.0
+_HEALTH_S: Final = 10.0
+_HEALTH_BASE_S: Final = 0.5
+_HEALTH_CAP_S: Final = 30.0
 _PROGRESS_S: Final = 0.5
 _RATE_WINDOW_S: Final = 10.0
 _MILLION: Final = 1e6
@@ -90,6 +93,8 @@ class Lane:
     slots: int = 0
     in_flight: int = 0
     kv_used_ratio: float | None = None
+    asking: asyncio.Task[None] | None = None
+    """Asks a broken endpoint how it is."""
 
     @property
     def name(self) -> str:
@@ -194,9 +199,10 @@ class Worker:
     async def _end_tasks(self, helpers: list[asyncio.Task[None]]) -> None:
         for _, timer in self._resting.values():
             timer.cancel()
-        for task in (*helpers, *self._tasks):
+        asking = [lane.asking for lane in self._lanes if lane.asking is not None]
+        for task in (*helpers, *asking, *self._tasks):
             task.cancel()
-        await asyncio.gather(*helpers, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*helpers, *asking, *self._tasks, return_exceptions=True)
 
     # --- the ledger ------------------------------------------------------------------------------
 
@@ -463,9 +469,29 @@ class Worker:
         )
         if policy.wants_room(failure):
             lane.limiter = policy.overloaded(lane.limiter, sent_at=attempt.sent_at, now=now)
+        if lane.gate.is_broken and lane.asking is None:
+            lane.asking = asyncio.create_task(self._ask_health(lane))
         if lane.gate.opens_at > now:
             delay = lane.gate.opens_at - now
             asyncio.get_running_loop().call_later(delay, self._release_waiters)
+
+    async def _ask_health(self, lane: Lane) -> None:
+        """Ask a broken endpoint how it is until it says well, or has no way to say."""
+        times = 0
+        while lane.gate.is_broken:
+            times += 1
+            try:
+                async with asyncio.timeout(_HEALTH_S):
+                    failure = await lane.client.health()
+            except TimeoutError:
+                failure = Failure.TIMEOUT_TOTAL
+            if failure in (None, Failure.NOT_FOUND):
+                lane.gate = policy.healthy(lane.gate)
+                break
+            wait_s = policy.backoff_s(times, _HEALTH_BASE_S, _HEALTH_CAP_S, chance=self._chance())
+            await asyncio.sleep(wait_s)
+        lane.asking = None
+        self._staff()
 
     def _note_tokens(self, row: Row, reading: Reading) -> None:
         prompt, completion = row.tokens

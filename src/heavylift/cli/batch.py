@@ -75,7 +75,7 @@ _HOW: Final = _options(
     _option("--stream", is_flag=True),
     _option("--dedupe", is_flag=True),
     _option("--keep-order", is_flag=True),
-    _option("--attempts", type=click.IntRange(1), default=8, show_default=True),
+    _option("--attempts", type=click.IntRange(1), default=6, show_default=True),
     _option("--requests-per-minute", type=click.FloatRange(0, min_open=True)),
     _option("--tokens-per-minute", type=click.FloatRange(0, min_open=True)),
     _option("--connect-timeout", type=float, default=10.0, show_default=True, metavar="S"),

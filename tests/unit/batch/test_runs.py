@@ -237,6 +237,37 @@ def test_a_hopeless_run_ends_and_keeps_its_rows(
     assert (ended.stopped, ended.audit.ok, ended.audit.sound) == (None, 5, True)
 
 
+def test_bad_rows_at_the_end_do_not_stall_the_run(
+    write_input: WriteInput, engine: Engine, run_batch: RunBatch
+) -> None:
+    """Thirty rows that the engine always answers with 500 fail by themselves, not by the breaker:
+    it says it is well, so the wait is the rows' own.
+    """
+    scenario = """
+        [[rule]]
+        match = { prompt_contains = "poison" }
+        fault = { kind = "reject", status = 500 }
+    """
+    source = write_input(10)
+    bad = write_input(30, name="bad.jsonl", prompt="poison")
+    source.write_bytes(source.read_bytes() + bad.read_bytes().replace(b'"r', b'"bad'))
+    began = time.monotonic()
+    with engine(scenario) as server:
+        ended = run_batch(source, server.url)
+    assert (ended.audit.ok, ended.audit.failed) == (10, 30)
+    assert time.monotonic() - began < 15
+
+
+def test_an_engine_that_says_it_is_unwell_gets_no_rows(
+    write_input: WriteInput, engine: Engine, run_batch: RunBatch
+) -> None:
+    """While it loads, rows wait and cost no try; the run ends when patience does."""
+    with engine("never-ready") as server:
+        ended = run_batch(write_input(5), server.url, patience=Patience(first_s=0.1, later_s=1.0))
+        assert len(server.records) < 10
+    assert (ended.stopped, ended.audit.failed, ended.audit.missing) == ("overloaded", 0, 5)
+
+
 def test_several_endpoints_share_the_work_by_their_pace(
     write_input: WriteInput, engine: Engine, run_batch: RunBatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -167,6 +168,13 @@ def test_answers_are_exported_apart_from_reasoning(
     assert (first["custom_id"], first["answer"]) == ("row-1", "The answer is 4.")
     assert first["reasoning"] == "Two and two make four."
     assert table.read_text().splitlines()[1].startswith("row-1,ok,The answer is 4.,Two and two")
+    parquet = invoke("export", out, tmp_path / "a.parquet")
+    if importlib.util.find_spec("pyarrow") is None:
+        assert isinstance(parquet.exception, HeavyliftError)
+        assert parquet.exception.code == "BAT002"
+    else:
+        assert parquet.exit_code == 0
+        assert (tmp_path / "a.parquet").read_bytes().startswith(b"PAR1")
     wrong = invoke("export", out, tmp_path / "a.xlsx")
     assert isinstance(wrong.exception, HeavyliftError)
     assert wrong.exception.code == "USE031"
