@@ -34,6 +34,7 @@ HOST: Final = "127.0.0.1"
 _RECORD: Final = "batch.json"
 _DAY_S: Final = 24 * 3600
 _WINDOW: Final = "24h"
+_AGAIN_S: Final = 30.0
 _PAGE: Final = 20
 _PAGE_MOST: Final = 100
 _COPY_BYTES: Final = 2**20
@@ -158,7 +159,7 @@ class Server:
         self._clock = clock
         self._wake = asyncio.Event()
         self._run: tuple[str, job.Run] | None = None
-        self._changes: dict[str, asyncio.Lock] = {}
+        self._closing = False
 
     def application(self) -> web.Application:
         """The web application, with the task that runs batches in its lifetime."""
@@ -180,6 +181,7 @@ class Server:
         self._home.files().mkdir(parents=True, exist_ok=True, mode=0o700)
         task = asyncio.create_task(self._work())
         yield
+        self._closing = True
         if self._run is not None and self._run[1].worker is not None:
             self._run[1].worker.stop("signal")
             async with asyncio.timeout(self._settings.drain_s + 5):
@@ -361,13 +363,18 @@ class Server:
     # --- running ---------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        while True:
+        while not self._closing:
             self._wake.clear()
             waiting = [batch for batch in self._home.batches() if batch.status in _WAITING]
             if not waiting:
                 await self._wake.wait()
                 continue
             await self._run_one(waiting[-1])
+            if self._batch(waiting[-1].id).status in _WAITING:
+                # No endpoint would have it: not to be tried again in the same breath.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_AGAIN_S):
+                        await self._wake.wait()
 
     async def _run_one(self, record: BatchRecord) -> None:
         folder = self._home.batch(record.id)

@@ -382,14 +382,21 @@ def _checks(shape: Shape | None) -> Callable[[Row], schema.Check | None]:
 
 def running(folder: Path) -> int | None:
     """The process that runs this batch; None = none does."""
+    # The lock is tried only where its file names a living process: trying it for no reason could
+    # turn away a run that begins in this very moment.
+    try:
+        named = (folder / f"{JOURNAL}.writer").read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not named.isdigit() or not Path("/proc", named).exists():
+        return None
     try:
         with writer_lock(folder / JOURNAL):
             return None
     except HeavyliftError as error:
         if error.code != "STA005":
             raise
-        holder = str(error.params["holder"])
-        return int(holder) if holder.isdigit() else 0
+        return int(named)
 
 
 def status(folder: Path) -> Status:

@@ -154,9 +154,9 @@ def resume(
 
 
 def _resume(folder: Path, endpoint: tuple[str, ...], shown: Sink, *, quiet: bool) -> Ended:
-    from heavylift.batch import job
+    from heavylift.batch.store import open_journal
 
-    with job.held(folder) as journal:
+    with open_journal(folder, must_exist=True) as journal:
         settings = journal.get("settings", Settings)
     if settings is None:
         raise HeavyliftError("BAT003", {"path": str(folder)})

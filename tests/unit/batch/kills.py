@@ -79,7 +79,7 @@ def ended_within(process: int, seconds: float) -> bool:
 def main() -> None:
     """Kill so many runs, then let each batch finish; print what was found."""
     source, url, base, kills, seed = sys.argv[1:]
-    chance = random.Random(int(seed))  # noqa: S311 - a reproducible choice of moments
+    chance = random.Random(int(seed))  # a reproducible choice of moments
     done = broken = 0
     problems: list[str] = []
     folders: list[Path] = []

@@ -80,7 +80,7 @@ class CutLedger(outputs.Ledger):
         self.synced: dict[str, int] = {}
         self.images: list[tuple[Path, int]] = []
         self.reported = 0
-        self.chance = random.Random(7)  # noqa: S311 - a reproducible choice of moments
+        self.chance = random.Random(7)  # a reproducible choice of moments
 
     def _synced_file(self, descriptor: int) -> None:
         self._maybe_cut()  # before the sync: what was just written may be lost

@@ -6,10 +6,13 @@ import asyncio
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+from urllib.request import urlopen
 
 import click
 import pytest
@@ -178,6 +181,21 @@ def test_answers_are_exported_apart_from_reasoning(
     wrong = invoke("export", out, tmp_path / "a.xlsx")
     assert isinstance(wrong.exception, HeavyliftError)
     assert wrong.exception.code == "USE031"
+
+
+def test_the_routes_are_served_until_sigterm(tmp_path: Path) -> None:
+    """The address is told on standard error; SIGTERM ends it in good order."""
+    arguments = ["serve", str(tmp_path / "home"), "--endpoint", "http://127.0.0.1:9", "--port", "0"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "heavylift", "batch", *arguments], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        assert told.startswith("listening on http://127.0.0.1:")
+        with urlopen(f"{told.split()[-1]}/v1/batches") as reply:  # noqa: S310 - our own address
+            assert json.loads(reply.read())["data"] == []
+        process.terminate()
+        assert process.wait(10) == 0
 
 
 @pytest.mark.parametrize(
