@@ -107,8 +107,8 @@ def test_embeddings_are_batched_and_exported(
 def test_the_engines_queue_holds_the_worker_back(
     run_batch: RunBatch, read_lines: ReadLines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred waiting in the engine: no more is sent at once than it has running and a few; its
-    KV use is in the log.
+    """A hundred waiting in the engine: no more is sent at once than it has running and a few, but
+    for a short try of a quarter more; its KV use is in the log.
     """
     monkeypatch.setattr(worker, "_METRICS_S", 0.02)
     at_once = []
@@ -126,7 +126,7 @@ def test_the_engines_queue_holds_the_worker_back(
     with serving(answer) as url:
         ended = run_batch(embeddings(tmp_path / "in.jsonl", 400), url)
     assert ended.audit.ok == 400
-    assert max(at_once[200:]) <= 8 + 2
+    assert max(at_once[200:]) <= 1.25 * (8 + 2)
     log = read_lines(tmp_path / "out" / "requests.jsonl")
     assert log[-1]["kv_used_ratio"] == 0.875
 
