@@ -139,6 +139,37 @@ def test_columns_can_be_renamed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": "hi"}]}),
+        ("/v1/completions", {"prompt": "hi"}),
+        ("/v1/embeddings", {"input": "hi"}),
+        ("/v1/responses", {"input": "hi"}),
+    ],
+)
+def test_a_prompt_goes_where_its_route_has_it(
+    tmp_path: Path, url: str, asked: dict[str, Any]
+) -> None:
+    """A column `prompt` is enough; whole conversations come in a column `messages`."""
+    path = write(tmp_path / "in.jsonl", {"prompt": "hi"})
+    (draft,) = drafts(list(read(path, None, Shape(model="m", url=url))))
+    assert body(draft) == {**asked, "model": "m"}
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    path = write(tmp_path / "talk.jsonl", {"messages": talk})
+    (draft,) = drafts(list(read(path, None, SHAPE)))
+    assert body(draft)["messages"] == talk
+
+
+def test_a_schema_is_only_for_chats(tmp_path: Path) -> None:
+    """Where it could not be asked for it is refused, not forgotten."""
+    path = write(tmp_path / "in.jsonl", {"prompt": "hi"})
+    shape = Shape(model="m", url="/v1/embeddings", schema={"type": "object"})
+    (item,) = read(path, None, shape)
+    assert isinstance(item, Defect)
+    assert item.problem == "schema_route"
+
+
+@pytest.mark.parametrize(
     ("shape", "problem"),
     [
         (Shape(model="m", template="{{ vegetable }}"), "template"),

@@ -58,6 +58,7 @@ def test_responses_are_read() -> None:
     assert reading(routes.RESPONSES, cut).failure is Failure.TRUNCATED_THINKING
     failed = {"status": "failed", "output": [], "error": {"message": "out of memory"}}
     assert reading(routes.RESPONSES, failed).failure is Failure.STREAM_ERROR_EVENT
+    assert reading(routes.COMPLETIONS, {"error": "no"}).failure is Failure.STREAM_ERROR_EVENT
     call = {"status": "completed", "output": [{"type": "function_call"}]}
     assert reading(routes.RESPONSES, call).failure is None
 
@@ -78,6 +79,24 @@ def test_limits_are_enlarged_where_they_are_stated() -> None:
     assert routes.enlarged(routes.CHAT, body) == {**body, "max_completion_tokens": 20}
     assert routes.enlarged(routes.CHAT, {"seed": 1}) is None
     assert routes.enlarged(routes.EMBEDDINGS, body) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "whole"),
+    [({}, True), ({"n": 1}, True), ({"n": 2}, False), ({"logprobs": True}, False)],
+)
+def test_only_what_pieces_make_up_is_streamed(body: dict[str, Any], whole: bool) -> None:
+    """Several choices and log probabilities come whole, so that nothing of them is lost."""
+    assert routes.can_stream(routes.CHAT, body) is whole
+    assert not routes.can_stream(routes.EMBEDDINGS, body)
+
+
+def test_a_repair_shows_the_answer_and_its_defects() -> None:
+    """Two turns more, and everything else as it was."""
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "sum"}], "seed": 1}
+    question, answer, correction = routes.repaired(body, "four", "not JSON")["messages"]
+    assert (question, answer["content"]) == (body["messages"][0], "four")
+    assert "not JSON" in correction["content"]
 
 
 def test_a_streamed_chat_becomes_a_whole_document() -> None:
