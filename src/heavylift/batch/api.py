@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from heavylift.batch import job, routes
+from heavylift.batch import intake, job, routes
 from heavylift.batch.inputs import Format
 from heavylift.batch.outputs import ERRORS, OUTPUT, sync_folder
 from heavylift.batch.records import Settings, Shape
@@ -402,9 +402,9 @@ class Server:
         shape = Shape(model=self._model, only_url=record.endpoint)
         try:
             path = str(self._file(record.input_file_id)[1])
-            source = job.Source(path=path, format=Format.OPENAI, shape=shape)
-            await asyncio.to_thread(job.take_in, run.folder, run.journal, source)
-        except job.InputError as error:
+            source = intake.Source(path=path, format=Format.OPENAI, shape=shape)
+            await asyncio.to_thread(intake.take_in, run.folder, run.journal, source)
+        except intake.InputError as error:
             defects = [
                 {
                     "code": defect.problem,

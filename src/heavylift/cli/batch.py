@@ -22,7 +22,7 @@ from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
 
 if TYPE_CHECKING:
-    from heavylift.batch.job import InputError, Source
+    from heavylift.batch.intake import InputError, Source
     from heavylift.records.sink import Sink
 
 _SHOW_EVERY_S: Final = 5.0
@@ -118,7 +118,8 @@ def run(
     **given: Any,
 ) -> int:
     """Take the input in and run it; 1 when the audit does not add up."""
-    from heavylift.batch import job
+    from heavylift.batch import intake
+    from heavylift.batch.estimate import estimate
     from heavylift.wire.client import Endpoint
 
     for url in endpoint:
@@ -129,8 +130,8 @@ def run(
     key = os.environ.get(settings.key_env) or None
     if dry_run:
         try:
-            shown.record("batch", job.estimate(wanted, settings, key=key, answers=sample))
-        except job.InputError as error:
+            shown.record("batch", estimate(wanted, settings, key=key, answers=sample))
+        except intake.InputError as error:
             _list_defects(shown, error)
             raise
         return Exit.OK
@@ -168,20 +169,20 @@ def _resume(folder: Path, endpoint: tuple[str, ...], shown: Sink, *, quiet: bool
 def _run(
     folder: Path, settings: Settings, shown: Sink, source: Source | None, *, quiet: bool
 ) -> Ended:
-    from heavylift.batch import job
+    from heavylift.batch import intake, job
 
     key = os.environ.get(settings.key_env) or None
     path = str(folder) if source is None else source.path
     try:
         with job.held(folder, must_exist=False) as journal:
             if source is not None:
-                job.take_in(folder, journal, source)
+                intake.take_in(folder, journal, source)
             journal.put(settings=settings)
-            job.check_lengths(folder, journal, settings, key=key, path=path)
+            intake.check_lengths(folder, journal, settings, key=key, path=path)
             show = None if quiet else _progress(shown)
             batch = job.Run(folder, journal, settings, key=key, on_progress=show)
             return job.run(batch, (signal.SIGTERM, signal.SIGINT))
-    except job.InputError as error:
+    except intake.InputError as error:
         _list_defects(shown, error)
         raise
     finally:
@@ -352,7 +353,7 @@ def _settings(endpoints: tuple[str, ...], given: dict[str, Any]) -> Settings:
 
 def _source(path: str, given: dict[str, Any]) -> Source:
     from heavylift.batch.inputs import Format
-    from heavylift.batch.job import Source
+    from heavylift.batch.intake import Source
 
     if given["prompt"] is not None and given["template"] is not None:
         raise click.UsageError(text("usage.batch.prompt_or_template"))

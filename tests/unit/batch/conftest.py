@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heavylift.batch import job
+from heavylift.batch import intake, job
 from heavylift.batch.outputs import Ledger
 from heavylift.batch.policy import Patience, RetryRules
 from heavylift.batch.records import Ended, Settings, Shape
@@ -103,13 +103,13 @@ def run_batch(tmp_path: Path) -> RunBatch:
         folder = tmp_path / out
         with job.held(folder, must_exist=False) as journal:
             if source is not None:
-                asked = job.Source(
+                asked = intake.Source(
                     path=str(source),
                     shape=shape or Shape(),
                     skip_invalid=skip_invalid,
                     replace=replace,
                 )
-                job.take_in(folder, journal, asked)
+                intake.take_in(folder, journal, asked)
             journal.put(settings=settings)
             return job.run(job.Run(folder, journal, settings, make_ledger=make_ledger))
 

@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from heavylift.batch import job
+from heavylift.batch import intake, job
 from heavylift.batch.outputs import Ledger
 from heavylift.batch.policy import RetryRules
 from heavylift.batch.records import Settings, Shape
@@ -38,7 +38,7 @@ def child(source: str, url: str, folder: Path, pipe: int) -> None:
     ReportingLedger.pipe = pipe
     settings = Settings(endpoints=(url,), concurrency=16, retry=RetryRules(base_s=0.01))
     with job.held(folder, must_exist=False) as journal:
-        job.take_in(folder, journal, job.Source(path=source, shape=Shape()))
+        intake.take_in(folder, journal, intake.Source(path=source, shape=Shape()))
         journal.put(settings=settings)
         job.run(job.Run(folder, journal, settings, make_ledger=ReportingLedger))
 
