@@ -14,14 +14,21 @@ import msgspec
 
 from heavylift.batch import inputs, lines
 from heavylift.batch.inputs import Draft, Format
-from heavylift.batch.outputs import ERRORS, OUTPUT, REQUESTS, spool_name, spooled, sync_folder
+from heavylift.batch.outputs import (
+    ERRORS,
+    OUTPUT,
+    REQUESTS,
+    create,
+    spool_name,
+    spooled,
+    sync_folder,
+)
 from heavylift.batch.records import Defect, Settings, Shape
 from heavylift.batch.store import Intake, Journal
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.wire.client import Client, Endpoint, Limits
 
 _DEFECTS_KEPT: Final = 10_000
-_BUFFER_BYTES: Final = 2**20
 _TOKENIZE_AT_ONCE: Final = 16
 
 ASKING: Final = Limits(connect_s=5.0, first_byte_s=30.0, gap_s=30.0)
@@ -105,8 +112,7 @@ def _spool(path: Path, source: Source, intake: Intake) -> None:
     """Write the rows to the spool and take them in, reading the source once."""
     problems: list[Defect] = []
     count = rows = at = 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES) as spool:
+    with create(path) as spool:
         for item in inputs.read(source.path, source.format, source.shape):
             rows += 1
             if isinstance(item, Draft):

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -236,7 +236,7 @@ def rewrite(folder: Path, journal: Journal, state: State, sync: Sync = os.fdatas
     name = FILE_OF[state]
     fresh = folder / f"{name}{_NEW}"
     size = 0
-    with _reader(folder / name) as old, fresh.open("wb") as new:
+    with _reader(folder / name) as old, create(fresh) as new:
         for _, _, _, at, length in journal.in_order(state):
             new.write(os.pread(old, length, at))
             size += length
@@ -269,7 +269,7 @@ def _finish_swap(folder: Path, journal: Journal, name: str) -> None:
 def write_failed(folder: Path, journal: Journal) -> None:
     """Write `failed.jsonl`: the requests of the failed rows, as they were taken in."""
     fresh = folder / f"{FAILED}{_NEW}"
-    with _reader(folder / spool_name(journal)) as spool, fresh.open("wb") as new:
+    with _reader(folder / spool_name(journal)) as spool, create(fresh) as new:
         for _, at, size, _, _ in journal.in_order(State.FAILED):
             new.write(os.pread(spool, size, at))
         new.flush()
@@ -288,6 +288,12 @@ def _reader(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def create(path: Path) -> BinaryIO:
+    """A new file that only its owner can read, open for writing; requests are nobody else's."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=_COPY_BYTES)
 
 
 def write_all(descriptor: int, data: bytes, at: int) -> None:
