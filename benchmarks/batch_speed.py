@@ -103,8 +103,8 @@ def heavylift(source: Path, out: Path, url: str) -> list[str]:
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--rows", type=int, default=20_000)
-    options.add_argument("--sdk-rows", type=int, default=3_000)
+    options.add_argument("--rows", type=int, default=30_000)
+    options.add_argument("--sdk-rows", type=int, default=2_000)
     options.add_argument("--rounds", type=int, default=3)
     given = options.parse_args()
     mock = subprocess.Popen([sys.executable, HERE / "batch_mock.py"], stdout=subprocess.PIPE)

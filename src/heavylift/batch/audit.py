@@ -25,9 +25,13 @@ def audit(folder: Path, journal: Journal) -> Audit:
             continue
         end = sizes.get(name, 0)
         unrecorded += max(0, path.stat().st_size - end)
-        for at, size, custom_id in ids(path, end):
-            place = None if custom_id is None else journal.place_of(custom_id)
-            if place == (state, at, size):
+        places = journal.places(state)
+        place = next(places, None)
+        for line in ids(path, end):
+            # Both run through the file: what the journal names before this line is not there.
+            while place is not None and place[0] < line[0]:
+                place = next(places, None)
+            if place == line:
                 found[state] += 1
             else:
                 duplicates += 1

@@ -6,7 +6,6 @@ Source: https://platform.openai.com/docs/guides/batch (input, output and error l
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -147,8 +146,7 @@ class _LogLine(msgspec.Struct, omit_defaults=True):
     kv_used_ratio: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the log says of a row beside its name and latency."""
 
     line: int

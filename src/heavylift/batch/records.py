@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+import msgspec
+
 from heavylift.batch.policy import Budget, Patience, RetryRules
 
 
@@ -76,9 +78,11 @@ class Shape:
     schema: dict[str, object] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
-    """A row to be sent: its line in the source, and where it lies in the spooled input."""
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A row to be sent: its line in the source, and where it lies in the spooled input.
+
+    A Struct, like `Settled`, because one is made per row and a frozen dataclass costs thrice.
+    """
 
     seq: int
     line: int
@@ -86,8 +90,7 @@ class Claim:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A row that is done: its lines for the files, and what the journal keeps of it."""
 
     seq: int

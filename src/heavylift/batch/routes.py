@@ -6,7 +6,6 @@ The reply's own bytes go to the output; only what the policy needs is decoded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -14,11 +13,10 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.wire import openai
 from heavylift.wire.failures import ErrorBody, Failure, classify_stream_error, error_of
-from heavylift.wire.reply import Accumulator, Reply
+from heavylift.wire.reply import Accumulator, Reply, Usage, judge
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A reply as the policy sees it. `text` is the answer, `reasoning` the thinking before it."""
 
     failure: Failure | None = None
@@ -68,9 +66,24 @@ def _malformed(detail: str) -> Reading:
 
 
 def _chat(body: bytes) -> Reading:
-    whole = Accumulator()
-    whole.add(openai.decode(body))
-    return of_chat(whole.reply())
+    delta = openai.decode(body)
+    if delta.tool_calls or delta.error is not None:
+        whole = Accumulator()
+        whole.add(delta)
+        return of_chat(whole.reply())
+    # Nearly every reply: nothing to be joined, so it is judged as it stands.
+    usage = delta.usage or Usage()
+    reply = Reply(
+        text=delta.text, reasoning=delta.reasoning, finish_reason=delta.finish_reason, usage=usage
+    )
+    return Reading(
+        failure=judge(reply),
+        text=delta.text,
+        reasoning=delta.reasoning,
+        finish_reason=delta.finish_reason,
+        prompt_tokens=usage.prompt_tokens or 0,
+        completion_tokens=usage.completion_tokens or 0,
+    )
 
 
 class _Usage(msgspec.Struct):

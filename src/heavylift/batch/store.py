@@ -307,15 +307,13 @@ class Journal:
         """
         return dict(self._connection.execute(query, (State.FAILED, State.SKIPPED)))
 
-    def place_of(self, custom_id: str) -> tuple[int, int, int] | None:
-        """State, place and size of a row's output line; None when there is no such row."""
+    def places(self, state: State) -> Iterator[tuple[int, int, str]]:
+        """Place, size and name of the output lines of the rows in `state`, by place."""
         query = """
-            SELECT state, coalesce(out_at, -1), coalesce(out_size, 0) FROM row WHERE custom_id = ?
+            SELECT out_at, out_size, custom_id FROM row
+            WHERE state = ? AND out_at IS NOT NULL ORDER BY out_at
         """
-        found: tuple[int, int, int] | None = self._connection.execute(
-            query, (custom_id,)
-        ).fetchone()
-        return found
+        return iter(self._connection.execute(query, (state,)))
 
     def in_order(self, state: State) -> Iterator[tuple[int, int, int, int, int]]:
         """`seq, at, size, out_at, out_size` of the rows in `state`, in the order of the input.

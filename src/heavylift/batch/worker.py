@@ -68,8 +68,7 @@ class Row:
         self.check: schema.Check | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One try of a row: the reply and how it was read."""
 
     reply: WholeReply
@@ -423,7 +422,9 @@ class Worker:
             defects = row.check(reading.text)
             if defects is not None:
                 error = ErrorBody(message=defects)
-                reading = replace(reading, failure=Failure.SCHEMA_INVALID, error=error)
+                reading = msgspec.structs.replace(
+                    reading, failure=Failure.SCHEMA_INVALID, error=error
+                )
         return Attempt(reply=reply, reading=reading, sent_at=sent_at, ended_at=self._clock())
 
     async def _streamed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shlex
 import signal
@@ -172,6 +173,8 @@ def _run(
     from heavylift.batch import intake, job
 
     key = os.environ.get(settings.key_env) or None
+    # What is loaded by now stays: the collector need not look at it again with every row.
+    gc.freeze()
     path = str(folder) if source is None else source.path
     try:
         with job.held(folder, must_exist=False) as journal:
