@@ -40,7 +40,6 @@ bench-diagnose: setup
 	$(BIN)/python benchmarks/diagnose_accuracy.py
 	$(BIN)/python benchmarks/diagnose_speed.py
 
-
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
 
