@@ -34,7 +34,7 @@ SIGNAL: Final = "signal"
 LIMIT: Final = "limit_"
 """How the reasons of `Budget.exhausted` begin."""
 
-_GROUP_S: Final = 0.05
+_GROUP_S: Final = 0.1
 """How long outcomes are gathered for one commit: short beside a generation, long beside a sync."""
 _IDLE_S: Final = 0.5
 """How often the worker looks up when nothing happens: cancellation, limits, patience."""

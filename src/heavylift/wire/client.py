@@ -122,8 +122,7 @@ class Outcome:
         return self.reply.failure
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WholeReply:
+class WholeReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of one document posted to any route; the reply's body is unread.
 
     `failure` None = a 2xx whose body came in full. `error` is what the server said otherwise.
