@@ -23,8 +23,8 @@ WriteInput = Callable[..., Path]
 RunBatch = Callable[..., Ended]
 Engine = Callable[[str], Any]
 
-KILLS = 60
-IMAGES = 16
+KILLS = 50
+IMAGES = 10
 FLAKY = """
 [pace]
 ttft_s = 0.004
@@ -41,7 +41,7 @@ fault = { kind = "reject", status = 400 }
 """
 
 
-def test_nothing_is_lost_or_doubled_by_sixty_kills(
+def test_nothing_is_lost_or_doubled_by_fifty_kills(
     write_input: WriteInput, engine: Engine, tmp_path: Path
 ) -> None:
     """Runs are killed at random moments, from before the input is in to after the last row. What a
