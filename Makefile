@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client speed-facts schemas clean
+	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas \
+	clean
 
 setup: $(STAMP)
 
@@ -34,7 +35,8 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client
+bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
+	bench-batch
 
 bench-diagnose: setup
 	$(BIN)/python benchmarks/diagnose_accuracy.py
@@ -60,6 +62,12 @@ bench-gateway: setup
 
 bench-client: setup
 	$(BIN)/python benchmarks/bench_client.py
+
+bench-batch: setup
+	$(BIN)/python benchmarks/batch_speed.py
+
+bench-batch-memory: setup
+	$(BIN)/python benchmarks/batch_memory.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas

@@ -24,13 +24,14 @@ COMMANDS: Final = {
     "engine": "engine",
     "diagnose": "diagnose",
     "bundle": "bundle",
-    "demo": "demo",
-    "gateway": "gateway",
-    "keys": "keys",
-    "usage": "usage",
     "verify": "verify",
     "bench": "bench",
     "quality": "quality",
+    "batch": "batch",
+    "gateway": "gateway",
+    "keys": "keys",
+    "usage": "usage",
+    "demo": "demo",
     "dev": "dev",
 }
 

@@ -34,6 +34,7 @@ _SCREENS: Final = {
     "doctor": "doctor",
     "demo": "demo",
     "engine": "engine",
+    "batch": "batch",
     "diagnosis": "diagnosis",
     "walk": "walk",
     "bundle": "bundle",

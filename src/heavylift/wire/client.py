@@ -123,6 +123,22 @@ class Outcome:
         return self.reply.failure
 
 
+class WholeReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What became of one document posted to any route; the reply's body is unread.
+
+    `failure` None = a 2xx whose body came in full. `error` is what the server said otherwise.
+    """
+
+    latency: Latency
+    started_at: float
+    body: bytes = b""
+    failure: Failure | None = None
+    error: ErrorBody | None = None
+    status: int | None = None
+    retry_after_s: float | None = None
+    request_id: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCard:
     """A model as the server lists it. `context_tokens` None = it did not say.
@@ -226,7 +242,7 @@ class Client:
     async def __aenter__(self) -> Self:
         tracing = aiohttp.TraceConfig()
         tracing.on_connection_reuseconn.append(_reused)
-        tracing.on_request_headers_sent.append(_written)
+        tracing.on_request_headers_sent.append(_headers_written)
         tracing.on_request_chunk_sent.append(_written)
         self._session = open_session(tracing)
         return self
@@ -253,6 +269,31 @@ class Client:
             async for _ in stream:
                 pass
             return stream.outcome()
+
+    async def post(self, path: str, body: bytes) -> WholeReply:
+        """The whole reply to a document sent as it is. Cancelling it closes the socket."""
+        exchange = self._exchange("POST", path, body)
+        try:
+            await exchange.open()
+            content = await exchange.read_all(_REPLY_BYTES)
+        finally:
+            exchange.close()
+        exchange.stopwatch.ended(self.clock())
+        failure, error = exchange.failure, None
+        if failure is None and exchange.status != HTTPStatus.OK:
+            error = decode_error(content)
+            failure = classify_status(exchange.status, error)
+        wish = exchange.header("Retry-After")
+        return WholeReply(
+            latency=exchange.stopwatch.latency(),
+            started_at=exchange.started_at,
+            body=content,
+            failure=failure,
+            error=error,
+            status=exchange.known_status,
+            retry_after_s=retry_after_s(wish, now_epoch_s=self.wall_clock()),
+            request_id=exchange.header("x-request-id"),
+        )
 
     async def models(self) -> tuple[ModelCard, ...]:
         """The models the server lists. Raises WIRE003 when it does not answer as it should."""
@@ -303,6 +344,16 @@ class Client:
                 return None
             raise
         return document if isinstance(document, dict) else None
+
+    async def metrics(self) -> str | None:
+        """The text of the server's `/metrics`; None where it gives none."""
+        exchange = self._exchange("GET", "/metrics")
+        await exchange.open()
+        content = await exchange.read_all(_REPLY_BYTES)
+        exchange.close()
+        if exchange.failure is not None or exchange.status != HTTPStatus.OK:
+            return None
+        return content.decode("utf-8", "replace")
 
     async def tokenize(self, model: str, text: str) -> tuple[int, ...] | None:
         """The tokens of `text` by the server's `/tokenize`; None where there is no such route."""
@@ -568,6 +619,11 @@ class _Exchange:
         """True when the reply is a success that arrives in events."""
         return self.status == HTTPStatus.OK and self.content_type == "text/event-stream"
 
+    @property
+    def has_body(self) -> bool:
+        """True when the request has one."""
+        return self._body is not None
+
     def header(self, name: str) -> str | None:
         """A header of the reply."""
         return None if self._response is None else self._response.headers.get(name)
@@ -632,9 +688,14 @@ class _Exchange:
         """The next bytes of the reply; empty at its end or at a failure, which is then noted."""
         if self._response is None:
             return b""
+        content = self._response.content
         try:
+            # What is there already needs no timer, which costs as much as the reading.
+            there = content.read_nowait(-1)
+            if there or content.at_eof():
+                return there
             async with asyncio.timeout_at(self._deadline(self._limits.gap_s)):
-                return await self._response.content.readany()
+                return await content.readany()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             self._fail(error)
             return b""
@@ -694,6 +755,15 @@ async def _reused(
 ) -> None:
     exchange: _Exchange = context.trace_request_ctx
     exchange.reused()
+
+
+async def _headers_written(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: Any
+) -> None:
+    exchange: _Exchange = context.trace_request_ctx
+    # A body goes out right behind its headers and is told of by itself.
+    if not exchange.has_body:
+        exchange.written()
 
 
 async def _written(

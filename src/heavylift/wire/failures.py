@@ -63,6 +63,8 @@ class Failure(StrEnum):
     """A tool call whose arguments are not a JSON object."""
     MARKER_LEAK = "marker_leak"
     """Text holds a marker of the model's own format that a parser should have taken away."""
+    SCHEMA_INVALID = "schema_invalid"
+    """An answer that is not the JSON that the request's schema asks for."""
 
     @property
     def retriable(self) -> bool:

@@ -1,0 +1,1 @@
+"""Durable batches: nothing lost, nothing recorded twice."""
