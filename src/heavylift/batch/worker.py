@@ -25,6 +25,7 @@ from heavylift.batch.policy import Action, Gate, History, Limiter
 from heavylift.batch.records import Claim, Progress, Settings, Settled, State
 from heavylift.batch.routes import Reading
 from heavylift.batch.store import CANCELLED
+from heavylift.errors import HeavyliftError
 from heavylift.telemetry import engine_queue
 from heavylift.wire.client import Client, Endpoint, Limits, WholeReply
 from heavylift.wire.failures import ErrorBody, Failure
@@ -616,7 +617,10 @@ class Worker:
         """Look at the engine's queue now and then, while it shows one."""
         while True:
             await asyncio.sleep(_METRICS_S)
-            page = await lane.client.metrics()
+            try:
+                page = await lane.client.page("/metrics")
+            except HeavyliftError:
+                continue  # it is not well, which the requests notice by themselves
             queue = None if page is None else engine_queue.parse(page)
             if queue is None:
                 continue

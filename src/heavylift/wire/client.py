@@ -345,16 +345,6 @@ class Client:
             raise
         return document if isinstance(document, dict) else None
 
-    async def metrics(self) -> str | None:
-        """The text of the server's `/metrics`; None where it gives none."""
-        exchange = self._exchange("GET", "/metrics")
-        await exchange.open()
-        content = await exchange.read_all(_REPLY_BYTES)
-        exchange.close()
-        if exchange.failure is not None or exchange.status != HTTPStatus.OK:
-            return None
-        return content.decode("utf-8", "replace")
-
     async def tokenize(self, model: str, text: str) -> tuple[int, ...] | None:
         """The tokens of `text` by the server's `/tokenize`; None where there is no such route."""
         # Engines name the text `prompt` or `content`; each ignores the other name.
