@@ -19,6 +19,7 @@ from heavylift.batch.records import Audit, Ended, Progress, Settings, Shape, Sta
 from heavylift.batch.store import CANCELLED, JOURNAL, Journal, open_journal
 from heavylift.batch.worker import LIMIT, Row, Worker
 from heavylift.errors import HeavyliftError
+from heavylift.facts.catalog import Catalog
 from heavylift.state.db import writer_lock
 
 
@@ -92,6 +93,7 @@ class Run:
             self.worker = Worker(
                 ledger,
                 self.settings,
+                metric_names=Catalog().metric_names(),
                 key=self.key,
                 checks=_checks(self.journal.get("shape", Shape)),
                 on_progress=self.on_progress,

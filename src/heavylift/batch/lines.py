@@ -143,7 +143,7 @@ class _LogLine(msgspec.Struct, omit_defaults=True):
     finish_reason: str | None = None
     failures: list[str] | None = None
     error: str | None = None
-    kv_used_ratio: float | None = None
+    kv_use_ratio: float | None = None
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -161,7 +161,7 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finish_reason: str | None = None
     failures: tuple[str, ...] = ()
     error: ErrorBody | None = None
-    kv_used_ratio: float | None = None
+    kv_use_ratio: float | None = None
 
 
 def log_line(custom_id: str, entry: LogEntry, latency: Latency | None) -> bytes:
@@ -187,7 +187,7 @@ def log_line(custom_id: str, entry: LogEntry, latency: Latency | None) -> bytes:
                 finish_reason=entry.finish_reason,
                 failures=list(entry.failures) or None,
                 error=None if entry.error is None else entry.error.message[:500],
-                kv_used_ratio=_rounded(entry.kv_used_ratio),
+                kv_use_ratio=_rounded(entry.kv_use_ratio),
             )
         )
         + b"\n"

@@ -27,6 +27,7 @@ from heavylift.batch.routes import Reading
 from heavylift.batch.store import CANCELLED
 from heavylift.errors import HeavyliftError
 from heavylift.telemetry import engine_queue
+from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.wire.client import Client, Endpoint, Limits, WholeReply
 from heavylift.wire.failures import ErrorBody, Failure
 from heavylift.wire.reply import ChatRequest
@@ -92,7 +93,7 @@ class Lane:
     gate: Gate = field(default_factory=Gate)
     slots: int = 0
     in_flight: int = 0
-    kv_used_ratio: float | None = None
+    kv_use_ratio: float | None = None
     asking: asyncio.Task[None] | None = None
     """Asks a broken endpoint how it is."""
 
@@ -110,6 +111,7 @@ class Worker:
         ledger: Ledger,
         settings: Settings,
         *,
+        metric_names: MetricNames,
         key: str | None = None,
         checks: Callable[[Row], schema.Check | None] | None = None,
         on_progress: OnProgress | None = None,
@@ -119,6 +121,7 @@ class Worker:
     ) -> None:
         self._ledger = ledger
         self._settings = settings
+        self._metric_names = metric_names
         self._key = key
         self._checks = checks
         self._on_progress = on_progress
@@ -575,7 +578,7 @@ class Worker:
                 finish_reason=reading.finish_reason,
                 failures=tuple(row.failures),
                 error=error,
-                kv_used_ratio=lane.kv_used_ratio,
+                kv_use_ratio=lane.kv_use_ratio,
             ),
             reply.latency,
         )
@@ -621,10 +624,12 @@ class Worker:
                 page = await lane.client.page("/metrics")
             except HeavyliftError:
                 continue  # it is not well, which the requests notice by themselves
-            queue = None if page is None else engine_queue.parse(page)
-            if queue is None:
+            if page is None:
+                return
+            queue = engine_queue.read(page, self._metric_names)
+            lane.kv_use_ratio = queue.kv_use_ratio
+            if queue.running is None or queue.waiting is None:
                 continue
-            lane.kv_used_ratio = queue.kv_used_ratio
             lane.limiter = policy.queued(
                 lane.limiter, running=queue.running, waiting=queue.waiting, now=self._clock()
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -12,14 +12,12 @@ from typing import Final, Self
 from heavylift.bench.records import ClientHealth, Sample, ServerPoint
 from heavylift.errors import HeavyliftError
 from heavylift.stats import quantile
-from heavylift.telemetry.prometheus import first_of, totals
+from heavylift.telemetry import engine_queue
+from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.wire.client import Client
 
 _TICK_S: Final = 0.005
 _SCRAPE_S: Final = 1.0
-
-MetricNames = Mapping[str, Sequence[str]]
-"""Field of `ServerPoint` -> the metric's names in the engines that offer it."""
 
 
 class Monitor:
@@ -85,16 +83,16 @@ class Monitor:
                 page = await self._client.page("/metrics")
                 if page is None:
                     return
-                self._points.append(self._point(totals(page)))
+                self._points.append(self._point(page))
             await asyncio.sleep(_SCRAPE_S)
 
-    def _point(self, values: dict[str, float]) -> ServerPoint:
-        read = {name: first_of(values, names) for name, names in self._names.items()}
+    def _point(self, page: str) -> ServerPoint:
+        queue = engine_queue.read(page, self._names)
         return ServerPoint(
             at_s=time.perf_counter() - self._began_at,
-            running=read.get("running"),
-            waiting=read.get("waiting"),
-            kv_use_ratio=read.get("kv_use_ratio"),
+            running=queue.running,
+            waiting=queue.waiting,
+            kv_use_ratio=queue.kv_use_ratio,
         )
 
 

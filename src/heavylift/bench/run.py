@@ -15,7 +15,7 @@ import msgspec
 from heavylift import __version__
 from heavylift.bench import schedule, slo, stats, validity
 from heavylift.bench.load import Asking, Run
-from heavylift.bench.monitor import MetricNames, Monitor
+from heavylift.bench.monitor import Monitor
 from heavylift.bench.prompts import (
     TYPICAL_CHARS_PER_TOKEN,
     Conversation,
@@ -26,6 +26,7 @@ from heavylift.bench.prompts import (
 from heavylift.bench.records import Found, Load, LoadKind, Report, Sample, Stage, Target
 from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
+from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.wire.client import Client, Endpoint, Identity, Limits
 
 _CALIBRATION_CHARS: Final = 8000

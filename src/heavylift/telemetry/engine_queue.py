@@ -1,27 +1,14 @@
-"""An engine's own queue, from its metrics page. PURE.
-
-Engines name these gauges each in their own way, under a prefix of their own; what follows the
-prefix is matched. Source of the format: https://prometheus.io/docs/instrumenting/exposition_formats/.
-"""
+"""An engine's own queue, from its metrics page. Pure; the metrics' names are facts."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-_RUNNING: Final = ("num_requests_running", "num_running_reqs", "requests_processing")
-_WAITING: Final = ("num_requests_waiting", "num_queue_reqs", "requests_deferred")
-_KV_USED: Final = (
-    "kv_cache_usage_perc",
-    "gpu_cache_usage_perc",
-    "token_usage",
-    "kv_cache_usage_ratio",
-)
+from heavylift.telemetry.prometheus import samples
 
-_SAMPLE: Final = re.compile(
-    r"^(?:\w+:)?(\w+)(?:\{[^}]*\})?[ \t]+([0-9.eE+-]+)(?:[ \t]+[0-9]+)?[ \t]*$", re.MULTILINE
-)
+MetricNames = Mapping[str, Sequence[str]]
+"""Field of `EngineQueue` -> the metric's names in the engines that offer it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,21 +18,23 @@ class EngineQueue:
     Counts are summed over the engine's replicas; the share is that of the fullest.
     """
 
-    running: float
-    waiting: float
-    kv_used_ratio: float | None = None
+    running: float | None = None
+    waiting: float | None = None
+    kv_use_ratio: float | None = None
 
 
-def parse(page: str) -> EngineQueue | None:
-    """The queue on a metrics page; None when the page does not speak of one."""
-    running: list[float] = []
-    waiting: list[float] = []
-    kv_used: list[float] = []
-    for name, value in _SAMPLE.findall(page):
-        for names, found in ((_RUNNING, running), (_WAITING, waiting), (_KV_USED, kv_used)):
-            if name in names:
-                found.append(float(value))
-    if not running or not waiting:
-        return None
-    ratio = max(kv_used) if kv_used else None
-    return EngineQueue(running=sum(running), waiting=sum(waiting), kv_used_ratio=ratio)
+def read(page: str, names: MetricNames) -> EngineQueue:
+    """The queue on a metrics page; of several names, the first that is there counts."""
+    found = samples(page)
+
+    def values(field: str) -> tuple[float, ...]:
+        return next((found[name] for name in names.get(field, ()) if name in found), ())
+
+    def total(field: str) -> float | None:
+        return sum(values(field)) if values(field) else None
+
+    return EngineQueue(
+        running=total("running"),
+        waiting=total("waiting"),
+        kv_use_ratio=max(values("kv_use_ratio"), default=None),
+    )

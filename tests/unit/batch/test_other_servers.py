@@ -26,9 +26,9 @@ ReadLines = Callable[[Path], list[dict[str, Any]]]
 EMBEDDING = {"object": "list", "data": [{"index": 0, "embedding": [0.5, 1.0]}], "model": "e"}
 USAGE = {"prompt_tokens": 3, "total_tokens": 3}
 METRICS = """\
-engine:num_requests_running 8
-engine:num_requests_waiting 100
-engine:kv_cache_usage_perc 0.875
+vllm:num_requests_running 8
+vllm:num_requests_waiting 100
+vllm:kv_cache_usage_perc 0.875
 """
 
 
@@ -128,7 +128,7 @@ def test_the_engines_queue_holds_the_worker_back(
     assert ended.audit.ok == 400
     assert max(at_once[200:]) <= 1.25 * (8 + 2)
     log = read_lines(tmp_path / "out" / "requests.jsonl")
-    assert log[-1]["kv_used_ratio"] == 0.875
+    assert log[-1]["kv_use_ratio"] == 0.875
 
 
 @pytest.mark.parametrize("cap", [{"requests_per_minute": 1200}, {"tokens_per_minute": 3600}])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from heavylift.telemetry.engine_queue import EngineQueue, parse
+from heavylift.facts.catalog import Catalog
+from heavylift.telemetry.engine_queue import EngineQueue, read
 
 # Names as the engines' own documentation lists them; values made up.
 VLLM = """\
@@ -31,14 +32,14 @@ llamacpp:requests_deferred 1
 @pytest.mark.parametrize(
     ("page", "queue"),
     [
-        (VLLM, EngineQueue(running=22, waiting=3, kv_used_ratio=0.75)),
-        (SGLANG, EngineQueue(running=7, waiting=2826, kv_used_ratio=0.28)),
+        (VLLM, EngineQueue(running=22, waiting=3, kv_use_ratio=0.75)),
+        (SGLANG, EngineQueue(running=7, waiting=2826, kv_use_ratio=0.28)),
         (LLAMACPP, EngineQueue(running=2, waiting=1)),
-        ("", None),
-        ("num_requests_running 3\n", None),
-        ("<html>", None),
+        ("", EngineQueue()),
+        ("vllm:num_requests_running 3\n", EngineQueue(running=3)),
+        ("<html>", EngineQueue()),
     ],
 )
-def test_a_queue_is_read_whatever_the_prefix(page: str, queue: EngineQueue | None) -> None:
-    """Replicas are summed, the fullest cache counts; a page without a queue gives none."""
-    assert parse(page) == queue
+def test_a_queue_is_read_by_the_names_of_its_engine(page: str, queue: EngineQueue) -> None:
+    """Replicas are summed, the fullest cache counts; what a page does not tell is None."""
+    assert read(page, Catalog().metric_names()) == queue
