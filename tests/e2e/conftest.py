@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,6 +19,10 @@ from heavylift.launch.runner import Served, serve
 from heavylift.recipe.engines import embedded
 
 REPOSITORY = Path(__file__).parents[2]
+
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and so every process they
+# start, also those that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Serve = Callable[[embedded.EmbeddedSettings], AbstractContextManager[Served]]
 

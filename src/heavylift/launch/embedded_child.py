@@ -46,10 +46,19 @@ def main() -> int:
         sys.stderr.write(f"{KEY_VARIABLE} is not set\n")
         return EXIT_USAGE
     server = _server(options, key)
-    sys.stdout.write(f"{READY} {server.listening_address}\n")
-    sys.stdout.flush()
+    announce(server.listening_address)
     while True:
         signal.pause()
+
+
+def announce(address: str) -> None:
+    """Say on a line of its own where the API listens.
+
+    llama.cpp's log thread writes to the same file, each line in several pieces: whatever piece was
+    last, ours begins a line.
+    """
+    sys.stdout.write(f"\n{READY} {address}\n")
+    sys.stdout.flush()
 
 
 def _options() -> argparse.Namespace:

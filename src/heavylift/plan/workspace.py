@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heavylift.facts import expressions
+from heavylift.facts import expressions, vocabulary
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import FactKind, MemoryRule
 from heavylift.plan.stages import Stage
@@ -62,16 +62,15 @@ def _formula(expression: str | int | None, names: dict[str, int]) -> str:
 
 def _names(subject: Subject, layout: Layout, stage: Stage) -> dict[str, int]:
     """What the expressions of memory rules may use."""
-    names = dict(subject.dims)
-    for name, layers in subject.model.layers.items():
-        names[f"stage_{name}_layers"] = stage.layers_in(layers.value)
-    sequence_parallel = is_sequence_parallel(subject, layout)
-    names.update(
+    experts = expert_split(subject, layout)
+    rank = vocabulary.RankNumbers(
         tensor_parallel_size=layout.tensor_parallel_size,
         pipeline_parallel_size=layout.pipeline_parallel_size,
         data_parallel_size=layout.data_parallel_size,
         decode_context_parallel_size=layout.decode_context_parallel_size,
-        sequence_parallel_size=layout.tensor_parallel_size if sequence_parallel else 1,
+        sequence_parallel_size=(
+            layout.tensor_parallel_size if is_sequence_parallel(subject, layout) else 1
+        ),
         ranks=layout.world_size,
         concurrency=subject.concurrency,
         context_tokens=subject.context_tokens,
@@ -80,12 +79,13 @@ def _names(subject: Subject, layout: Layout, stage: Stage) -> dict[str, int]:
         start_layer=stage.first_layer,
         end_layer=stage.last_layer + 1,
         receives=int(stage.index > 0),
+        rank_experts=None if experts is None else experts.experts,
+        rank_expert_width=None if experts is None else experts.width,
+        max_num_batched_tokens=subject.max_num_batched_tokens,
+        max_num_seqs=subject.max_num_seqs,
     )
-    experts = expert_split(subject, layout)
-    if experts is not None:
-        names.update(rank_experts=experts.experts, rank_expert_width=experts.width)
-    if subject.max_num_batched_tokens is not None:
-        names["max_num_batched_tokens"] = subject.max_num_batched_tokens
-    if subject.max_num_seqs is not None:
-        names["max_num_seqs"] = subject.max_num_seqs
-    return names
+    stage_layers = {
+        vocabulary.stage_layers(name): stage.layers_in(layers.value)
+        for name, layers in subject.model.layers.items()
+    }
+    return {**subject.dims, **stage_layers, **rank.stated()}
