@@ -20,8 +20,8 @@ from heavylift.recipe.engines import embedded
 
 REPOSITORY = Path(__file__).parents[2]
 
-# A shell that starts the tests in the background makes them ignore Ctrl-C, and so every process they
-# start, also those that a test interrupts.
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and with them every
+# process they start, also those that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Serve = Callable[[embedded.EmbeddedSettings], AbstractContextManager[Served]]
