@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from heavylift.records.served_model import ServedModel
 from heavylift.wire.failures import Failure
 
 SCHEMA: Final = 1
@@ -180,25 +181,12 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
-    """What was measured: `engine` and `version` None = the server does not say."""
-
-    url: str
-    model: str
-    engine: str | None = None
-    version: str | None = None
-    variant: str | None = None
-    release: str | None = None
-    is_quantised: bool | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """A benchmark. The figures beside `stages` are those of the headline stage: the one found,
     else the last.
     """
 
-    target: Target
+    target: ServedModel
     started_at: str
     heavylift_version: str
     seed: int

@@ -23,9 +23,10 @@ from heavylift.bench.prompts import (
     Writer,
     chars_per_token,
 )
-from heavylift.bench.records import Found, Load, LoadKind, Report, Sample, Stage, Target
+from heavylift.bench.records import Found, Load, LoadKind, Report, Sample, Stage
 from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
+from heavylift.records.served_model import ServedModel
 from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.wire.client import Client, Endpoint, Identity, Limits
 
@@ -234,7 +235,7 @@ def _report(
     settings |= {f"limit_{name}": value for name, value in asdict(wish.limits).items()}
     settings |= {"slo": wish.slo.text if wish.slo else None, "warm_up": wish.warm_up}
     return Report(
-        target=Target(
+        target=ServedModel(
             url=wish.endpoint.base_url,
             model=wish.workload.model,
             engine=identity.engine,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from heavylift.records.served_model import ServedModel
 from heavylift.stats import Interval
 
 SCHEMA: Final = 1
@@ -90,24 +91,10 @@ class CheckResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
-    """What was verified. None = not known."""
-
-    url: str
-    model: str
-    engine: str | None = None
-    version: str | None = None
-    variant: str | None = None
-    release: str | None = None
-    is_quantised: bool | None = None
-    context_tokens: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
     """A verification. `verdict` is the worst status of its checks; skipped ones do not count."""
 
-    subject: Subject
+    subject: ServedModel
     profile: Profile
     started_at: str
     heavylift_version: str

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
+from heavylift.records.served_model import ServedModel
 from heavylift.verify.judge import result, verdict
 from heavylift.verify.probes.base import Ask, Probe, Server, Situation
 from heavylift.verify.records import (
@@ -20,7 +21,6 @@ from heavylift.verify.records import (
     CheckResult,
     Profile,
     Status,
-    Subject,
     Trial,
     Verification,
 )
@@ -233,8 +233,8 @@ async def _slot_tokens(client: Client) -> int | None:
     return None
 
 
-def _subject(wish: Wish, server: Server, identity: Identity) -> Subject:
-    return Subject(
+def _subject(wish: Wish, server: Server, identity: Identity) -> ServedModel:
+    return ServedModel(
         url=wish.endpoint.base_url,
         model=server.model,
         engine=identity.engine,
