@@ -17,9 +17,9 @@ import msgspec
 
 from heavylift import __version__
 from heavylift.diagnose.evidence import STDIN, blocks, open_log
-from heavylift.diagnose.redact import Redactor
 from heavylift.errors import HeavyliftError
 from heavylift.records.diagnosis import Diagnosis
+from heavylift.redact import Redactor
 
 SCHEMA: Final = 1
 

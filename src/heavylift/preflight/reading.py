@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from heavylift.preflight.redaction import redacted
 from heavylift.records.snapshot import Observation, State
+from heavylift.redact import without_secrets
 
 READER: Final = Path(__file__).with_name("reader_child.py")
 ITEM_LIMIT_S: Final = 3.0
@@ -118,7 +118,7 @@ def _observation(reply: Mapping[str, Any]) -> Observation:
         return Observation(state=_STATE_BY_ERRNO.get(code, State.FAILED), detail=code)
     return Observation(
         state=State.OK,
-        text=redacted(str(reply.get("text", ""))),
+        text=without_secrets(str(reply.get("text", ""))),
         truncated=bool(reply.get("truncated", False)),
     )
 
@@ -184,8 +184,8 @@ def run_tool(
     state = State.TIME_LIMIT if not finished else State.FAILED if code else State.OK
     return Observation(
         state=state,
-        text=redacted(text[:limit_bytes].decode("utf-8", "replace")),
-        detail=redacted(errors[:_ERROR_CHARACTERS].decode("utf-8", "replace").strip()),
+        text=without_secrets(text[:limit_bytes].decode("utf-8", "replace")),
+        detail=without_secrets(errors[:_ERROR_CHARACTERS].decode("utf-8", "replace").strip()),
         exit_status=code if finished else None,
         truncated=len(text) > limit_bytes,
     )

@@ -20,10 +20,10 @@ from heavylift.facts.schema import CheckFacts
 from heavylift.preflight.checks.runner import judge
 from heavylift.preflight.checks.view import Target
 from heavylift.preflight.reading import Item, observe, run_tool
-from heavylift.preflight.redaction import redacted
 from heavylift.preflight.snapshot import Wanted, read_snapshot, take_snapshot, write_snapshot
 from heavylift.records.finding import Severity
 from heavylift.records.snapshot import Observation, Snapshot, State
+from heavylift.redact import without_secrets
 
 Facts = dict[str, tuple[CheckFacts, ...]]
 Script = Callable[[str, str], Path]
@@ -325,17 +325,17 @@ def test_arguments_of_processes_stay_out() -> None:
 @pytest.mark.parametrize(
     ("said", "kept"),
     [
-        ("http_proxy=http://me:hunter22@proxy:3128", "http_proxy=http://[redacted]@proxy:3128"),
-        ('{"ApiKey": "abcdef123456"}', '{"ApiKey": "[redacted]"}'),
-        ("vllm serve --api-key abcdef123456 --port 1", "vllm serve --api-key [redacted] --port 1"),
-        ("token hf_abcdefghijklmnop here", "token [redacted] here"),
-        ("Authorization: Bearer abc.def", "Authorization: Bearer [redacted]"),
+        ("http_proxy=http://me:hunter22@proxy:3128", "http_proxy=http://me:[secret]@proxy:3128"),
+        ('{"ApiKey": "abcdef123456"}', '{"ApiKey": "[secret]"}'),
+        ("vllm serve --api-key abcdef123456 --port 1", "vllm serve --api-key [secret] --port 1"),
+        ("token hf_abcdefghijklmnop here", "token [secret] here"),
+        ("Authorization: Bearer abc.def", "Authorization: [secret]"),
         ("token generation 17 tokens per second", "token generation 17 tokens per second"),
     ],
 )
 def test_redaction(said: str, kept: str) -> None:
     """What looks like a secret is taken out, and nothing else."""
-    assert redacted(said) == kept
+    assert without_secrets(said) == kept
 
 
 # --- weights and engine --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Secrets and private names taken out of log text. Pure.
+"""Secrets and private names taken out of text that leaves a machine. Pure.
 
 What is taken out is replaced by its kind in brackets, so that the line still reads. Hosts and
 addresses stay unless asked for: a rank that cannot reach another is told by its address.
@@ -15,6 +15,12 @@ _PRIVATE_NAME: Final = (
     r"[\w.-]*(?:api[-_]?key|secret|passw(?:or)?d|passphrase|credential|private[-_]?key"
     r"|access[-_]?key|(?:auth|access|hf)[-_]?token|bearer|(?<![a-z])token|(?<![a-z])pwd)"
     r"(?!s|i[sz]|_id|ids|_count)[\w-]{0,20}"
+)
+
+# name=value, name: value, "name": "value", --name value; in prose a word after "token" is none.
+_NAMED: Final = (
+    rf"(?:\b{_PRIVATE_NAME}[\"']?\s*[:=]\s*|--{_PRIVATE_NAME}\s+"
+    r"|\b[\w.-]*(?:api[-_]?key|passw(?:or)?d|passphrase)\s+(?=\S))"
 )
 
 _RULES: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
@@ -36,12 +42,17 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
     ("secret", re.compile(r"(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}"), r"\1[secret]"),
     ("secret", re.compile(r"(?i)\b((?:set-)?cookie[\"']?\s*[:=]\s*).+"), r"\1[secret]"),
     ("secret", re.compile(r"(://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"), r"\1[secret]"),
-    # name=value, name: value, "name": "value", --name value; a quoted value may hold spaces.
+    # A quoted value may hold spaces, and keeps its quotes: JSON stays JSON.
+    (
+        "secret",
+        re.compile(rf"(?i)({_NAMED}(?:b|f|r)?)([\"'])(?!\[secret\])(?:\\.|(?!\2).)*\2"),
+        r"\1\2[secret]\2",
+    ),
     (
         "secret",
         re.compile(
-            rf"(?i)((?:--)?\b{_PRIVATE_NAME}[\"']?(?:\s*[:=]\s*|\s+(?=\S))(?:b|f|r)?)"
-            r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\[[^\]]*\]|[^\s\"',;)}\]]+)"
+            rf"(?i)({_NAMED})(?!(?:null|none|true|false)\b)"
+            r"(?:\[[^\]]*\]|[^\s\"',;)}\]]+)"
         ),
         r"\1[secret]",
     ),
@@ -70,6 +81,7 @@ _HOST_RULES: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
         "[host]",
     ),
 )
+_PERSONAL: Final = frozenset({"home", "mail"})
 _KEY_BEGINS: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY")
 _KEY_ENDS: Final = re.compile(r"-----END [A-Z ]*PRIVATE KEY")
 
@@ -77,10 +89,15 @@ _KEY_ENDS: Final = re.compile(r"-----END [A-Z ]*PRIVATE KEY")
 class Redactor:
     """Takes lines in order; knows when it is inside a private key. `counts` says what was taken."""
 
-    def __init__(self, *, hosts: bool = False, names: tuple[str, ...] = ()) -> None:
-        """`names` are taken out wherever they stand (this machine's name, the user's)."""
+    def __init__(
+        self, *, persons: bool = True, hosts: bool = False, names: tuple[str, ...] = ()
+    ) -> None:
+        """`persons`: also homes and mail addresses. `names` are taken out wherever they stand (this
+        machine's name, the user's).
+        """
         self.counts: Counter[str] = Counter()
-        self._rules = (*_RULES, *(_HOST_RULES if hosts else ()))
+        rules = (*_RULES, *(_HOST_RULES if hosts else ()))
+        self._rules = tuple(rule for rule in rules if persons or rule[0] not in _PERSONAL)
         self._names = re.compile(
             "|".join(rf"\b{re.escape(name)}\b" for name in names if name) or r"(?!)"
         )
@@ -105,3 +122,9 @@ class Redactor:
         line, times = self._names.subn("[name]", line)
         self.counts["name"] += times
         return line
+
+
+def without_secrets(text: str) -> str:
+    """The text without keys, tokens and passwords; paths and names stay as they are."""
+    redactor = Redactor(persons=False)
+    return "\n".join(map(redactor.line, text.split("\n")))
