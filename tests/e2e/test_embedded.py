@@ -63,7 +63,7 @@ def running(pid: int) -> bool:
         return False
 
 
-def ends(pid: int, within_s: float = 5) -> bool:
+def ends(pid: int, within_s: float = 30) -> bool:
     """True when the process ends in time."""
     end = time.monotonic() + within_s
     while running(pid) and time.monotonic() < end:
@@ -153,5 +153,5 @@ def test_whatever_ends_heavylift_ends_the_engine(
         engine = int(runner.stdout.readline())
         assert running(engine)
         runner.send_signal(number)
-        runner.wait(timeout=20)
+        runner.wait(timeout=60)
     assert ends(engine)

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from heavylift.cli.text import refusal, text
+from heavylift.cli.text import printable, refusal, text
 from heavylift.errors import Exit, HeavyliftError
 
 
@@ -87,9 +87,9 @@ def show(error: HeavyliftError) -> None:
     click.echo(f"error[{error.code}]: {sentence(error)}", err=True)
     for defect in getattr(error, "defects", ())[:20]:
         problem = text(f"defect.{defect.problem}", detail=defect.detail)
-        click.echo(f"  {defect.path}: {problem}", err=True)
+        click.echo(f"  {printable(defect.path)}: {problem}", err=True)
     if error.hint_command:
-        click.echo(f"\n{text('hint')}: {error.hint_command}", err=True)
+        click.echo(f"\n{text('hint')}: {printable(error.hint_command)}", err=True)
 
 
 def sentence(error: HeavyliftError) -> str:

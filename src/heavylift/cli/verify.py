@@ -124,7 +124,7 @@ def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
         limits=Limits(first_byte_s=timeout_s, gap_s=timeout_s),
         concurrency=given["concurrency"],
         answer_tokens=given["answer_tokens"],
-        context_tokens=None if given["context"] is None else parse_tokens(given["context"]),
+        context_tokens=None if given["context"] is None else _tokens(given["context"]),
         seed=given["seed"],
         extra=extra_body(given["extra"]),
         variant=served.variant,
@@ -132,6 +132,16 @@ def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
         is_quantised=served.quantised,
         extra_results=_memory(given["plan"], given["log"]),
     )
+
+
+def _tokens(words: str) -> int:
+    """A token count as it was written. Raises click.BadParameter for anything else."""
+    try:
+        return parse_tokens(words)
+    except ValueError:
+        raise click.BadParameter(
+            text("usage.tokens", value=words), param_hint="'--context'"
+        ) from None
 
 
 def _known_features(catalog: Catalog, model: str) -> frozenset[str]:

@@ -24,7 +24,7 @@ from heavylift.lint.hardware import Card, NamedRack, host_memory_bytes, named_ra
 from heavylift.recipe.flags import FlagTable
 from heavylift.records.plan import Layout, Plan
 
-_VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+(?:\.\d+)?)(?!\.?\d)")
+_VERSION: Final = re.compile(r"(?<![\w.])v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\.?\d)")
 _BRANCH: Final = re.compile(
     r"main|nightly|dev\d|branch|image|fork|patch|rc\d|\bpr\b", re.IGNORECASE
 )

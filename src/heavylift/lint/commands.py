@@ -427,10 +427,15 @@ def _long_mount(text: str) -> tuple[str, str] | None:
 
 
 def size(text: str | None) -> int | None:
-    """Bytes of a container's size (`16g`, `64GB`, `10.24gb`); None for none or another form."""
+    """Bytes of a container's size (`16g`, `64GB`, `10.24gb`); None for none or another form,
+    also for one that only looks like a number (`1.2.3g`).
+    """
     if text is None:
         return None
     match = re.fullmatch(r"\s*([\d.]+)\s*([bkmgt]?)i?b?\s*", text.lower())
     if match is None:
         return None
-    return parse_bytes(f"{match[1]} {_SHM_UNITS[match[2] or 'b']}")
+    try:
+        return parse_bytes(f"{match[1]} {_SHM_UNITS[match[2] or 'b']}")
+    except ValueError:
+        return None

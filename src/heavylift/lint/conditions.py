@@ -9,6 +9,7 @@ all. `=` one of the alternatives; `!=` there is no such value; `~` one of the pa
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,4 +84,8 @@ def number(text: str) -> float | None:
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
         return None
-    return float(match[1].replace("_", "")) * _SCALE[match[2].lower()]
+    try:
+        value = float(match[1].replace("_", "")) * _SCALE[match[2].lower()]
+    except ValueError:  # underscores alone
+        return None
+    return value if math.isfinite(value) else None

@@ -20,6 +20,7 @@ _YAML_HINT: Final = re.compile(
     re.MULTILINE,
 )
 _UNIT: Final = re.compile(r"^\s*(?:\[Service\]|ExecStart\s*=)", re.MULTILINE)
+_LONGEST_NUMBER: Final = 18
 _ARGUMENT_KEYS: Final = re.compile(r"(?:[a-z_]*args|arguments|command|cmd|flags)")
 _ENV_KEYS: Final = ("env", "environment", "env_vars")
 _ENOUGH_FLAGS: Final = 2
@@ -326,6 +327,8 @@ def _seconds(text: str) -> int | None:
     """Seconds of `90`, `5min`, `1h30m`; None for `infinity` and other words."""
     units = {"": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hr": 3600}
     found = re.findall(r"(\d+)\s*([a-z]*)", text.lower())
-    if not found or any(unit not in units for _, unit in found):
+    if not found or any(
+        unit not in units or len(number) > _LONGEST_NUMBER for number, unit in found
+    ):
         return None
     return sum(int(number) * units[unit] for number, unit in found)

@@ -255,7 +255,7 @@ def test_bad_rows_at_the_end_do_not_stall_the_run(
     with engine(scenario) as server:
         ended = run_batch(source, server.url)
     assert (ended.audit.ok, ended.audit.failed) == (10, 30)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30
 
 
 def test_an_engine_that_says_it_is_unwell_gets_no_rows(
@@ -434,8 +434,8 @@ def test_sigterm_waits_for_what_is_in_flight(
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds; a test that waits ten seconds fails."""
-    until = time.monotonic() + 10
+    """Until it holds; a test that waits thirty seconds fails."""
+    until = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -139,6 +140,17 @@ def test_verify_keeps_its_json_contract_and_passes_a_healthy_engine(healthy: str
         assert {"id", "status", "rate", "interval", "evidence"} <= set(check)
     chat = next(check for check in document["checks"] if check["id"] == "basics.chat")
     assert chat["interval"]["low"] < chat["rate"] == 1
+
+
+def test_verify_refuses_a_context_that_is_no_token_count(healthy: str) -> None:
+    """A usage error that says how to write one, not a failure of ours."""
+    with pytest.raises(click.UsageError, match="is no token count"):
+        CliRunner().invoke(
+            cli,
+            ["verify", healthy, "--context", "much"],
+            standalone_mode=False,
+            catch_exceptions=False,
+        )
 
 
 def test_verify_writes_junit_and_html_and_ends_with_status_1_on_failure(tmp_path: Path) -> None:

@@ -113,26 +113,20 @@ def test_every_send_is_recorded_with_its_time() -> None:
     asyncio.run(run())
 
 
-def test_pacing_is_on_time() -> None:
-    """No token is early, and half of 64 are sent within 20 ms of when they are due.
-
-    On a quiet machine it is one millisecond; the bound is for a busy one.
-    """
+def test_no_token_is_early() -> None:
+    """Measured from before the request is sent, no token is out before it is due."""
 
     async def run() -> list[float]:
         async with ScriptedServer(load("paced")) as server:
             await server.until(Then.READY)
             async with Client(Endpoint.parse(server.url)) as client:
-                await client.chat(HELLO)
-            record = server.records[0]
-            return sorted(
-                at - record.came_at - (0.2 + 0.02 * number)
-                for number, at in enumerate(record.sends[1:65])
-            )
+                started_at = (await client.chat(HELLO)).started_at
+            return [
+                at - started_at - (0.2 + 0.02 * number)
+                for number, at in enumerate(server.records[0].sends[1:65])
+            ]
 
-    late = asyncio.run(run())
-    assert late[0] > -0.002  # the loop's clock and the stamp's are read one after the other
-    assert late[32] < 0.02
+    assert min(asyncio.run(run())) > -0.001  # the loop takes what is due within its resolution
 
 
 def test_requests_that_are_none_get_400() -> None:
@@ -164,12 +158,12 @@ def test_the_process_prints_its_script_and_serves() -> None:
         ]
         assert _get(url, "/dev/requests") == []
         child.send_signal(signal.SIGTERM)
-        assert child.wait(timeout=5) == 0
+        assert child.wait(timeout=30) == 0
 
 
 def _get(url: str, path: str) -> Any:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
     with contextlib.closing(connection):
         connection.request("GET", path)
         return json.load(connection.getresponse())
@@ -178,7 +172,7 @@ def _get(url: str, path: str) -> Any:
 def test_the_process_ends_with_the_status_of_its_script() -> None:
     """A start that fails exits as an engine does, with its last words on standard error."""
     with process("dies-while-loading") as child:
-        out, err = child.communicate(timeout=10)
+        out, err = child.communicate(timeout=30)
         assert child.returncode == 1
         assert out.splitlines() == ["starting", "loading weights: 1 of 2"]
         assert err.splitlines() == ["out of memory: tried to allocate 2.00 GiB"]
@@ -190,14 +184,15 @@ def test_a_request_that_kills_the_engine_ends_the_process() -> None:
         url = listening_url(child)
 
         async def three() -> list[Failure | None]:
-            async with Client(Endpoint.parse(url), limits=Limits(gap_s=5.0)) as client:
+            async with Client(Endpoint.parse(url), limits=Limits(gap_s=30.0)) as client:
                 running = [asyncio.create_task(client.chat(HELLO)) for _ in range(2)]
-                await asyncio.sleep(0.2)
+                while len(await asyncio.to_thread(_get, url, "/dev/requests")) < 2:  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.02)
                 await client.chat(HELLO)
                 return [outcome.failure for outcome in await asyncio.gather(*running)]
 
         assert asyncio.run(three()) == [Failure.STREAM_BROKEN] * 2
-        assert child.wait(timeout=5) == 1
+        assert child.wait(timeout=30) == 1
 
 
 def test_a_taken_port_is_an_error_with_its_number() -> None:
@@ -207,7 +202,7 @@ def test_a_taken_port_is_an_error_with_its_number() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with process("healthy", "--port", str(port)) as child:
-            _, err = child.communicate(timeout=10)
+            _, err = child.communicate(timeout=30)
             assert child.returncode == 3
             assert err.startswith(f"error[DEV004]: port {port} cannot be opened")
 
@@ -217,6 +212,6 @@ def test_an_interrupt_ends_with_130() -> None:
     with process("healthy") as child:
         listening_url(child)
         os.kill(child.pid, signal.SIGINT)
-        _, err = child.communicate(timeout=10)
+        _, err = child.communicate(timeout=30)
         assert child.returncode == 130
         assert err.strip() == "interrupted"

@@ -297,7 +297,7 @@ def test_a_writer_that_holds_the_lock_is_waited_for(
         assert not waiting.done()
         other.execute("COMMIT")
         other.close()
-        await asyncio.wait_for(waiting, 2.0)
+        await asyncio.wait_for(waiting, 30.0)
 
     run(work())
 

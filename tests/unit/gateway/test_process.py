@@ -136,7 +136,7 @@ async def until(condition: Callable[[], bool]) -> None:
     raise TimeoutError
 
 
-async def ended(child: subprocess.Popen[str], within_s: float = 8.0) -> int:
+async def ended(child: subprocess.Popen[str], within_s: float = 30.0) -> int:
     """The exit status."""
     return await asyncio.to_thread(child.wait, within_s)
 

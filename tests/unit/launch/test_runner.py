@@ -72,7 +72,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def gone(pid: int, within_s: float = 5) -> bool:
+def gone(pid: int, within_s: float = 30) -> bool:
     """True when the process ends in time."""
     end = time.monotonic() + within_s
     while alive(pid) and time.monotonic() < end:

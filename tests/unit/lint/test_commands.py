@@ -145,10 +145,21 @@ def test_version(
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("16g", 2**34), ("10.24gb", 10995116278), ("512m", 2**29), ("x", None), (None, None)],
+    [
+        ("16g", 2**34),
+        ("10.24gb", 10995116278),
+        ("512m", 2**29),
+        ("x", None),
+        (None, None),
+        ("1.2.3g", None),
+        (".", None),
+        ("16.g", None),
+        ("١٦g", None),
+        ("9" * 5000, None),
+    ],
 )
 def test_size(text: str | None, value: int | None) -> None:
-    """Sizes of a container are powers of two."""
+    """Sizes of a container are powers of two; what only looks like one is passed over."""
     assert size(text) == value
 
 

@@ -43,6 +43,12 @@ def test_condition(condition: str, holds: bool) -> None:
     assert parse(condition).holds(lambda name: GIVEN.get(name, ())) is holds
 
 
+@pytest.mark.parametrize("text", ["_", "__k", "1.2.3", "9" * 400, "much", ""])
+def test_what_only_looks_like_a_number_is_none(text: str) -> None:
+    """Underscores alone, two points, more than a float holds: none of them ends the linter."""
+    assert number(text) is None
+
+
 @pytest.mark.parametrize("text", ["", "a b", "!a = 1", "= 1", "a ="])
 def test_a_condition_that_cannot_be_read(text: str) -> None:
     """Anything else is refused, so that a misspelt rule cannot pass for one that never holds."""

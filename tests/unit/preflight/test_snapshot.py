@@ -146,8 +146,8 @@ def test_a_wedged_tool_costs_its_limit(script: Script) -> None:
     """A tool that never answers is given up at its limit, and what it said so far is kept."""
     path = script("wedged", "echo begun; exec sleep 60")
     begin = time.monotonic()
-    found = run_tool([str(path)], limit_s=0.5)
-    assert time.monotonic() - begin < 3
+    found = run_tool([str(path)], limit_s=2.0)
+    assert time.monotonic() - begin < 30
     assert (found.state, found.text, found.exit_status) == (State.TIME_LIMIT, "begun\n", None)
 
 
@@ -155,9 +155,9 @@ def test_its_children_end_with_it(script: Script, tmp_path: Path) -> None:
     """The whole group of a wedged tool is killed, not its leader alone."""
     pid_file = tmp_path / "pid"
     path = script("parent", f"sleep 60 & echo $! > {pid_file}; wait")
-    run_tool([str(path)], limit_s=0.5)
+    run_tool([str(path)], limit_s=2.0)
     child = int(pid_file.read_text("utf-8"))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while _runs(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _runs(child)
@@ -175,8 +175,8 @@ def test_a_grandchild_that_holds_the_pipe(script: Script) -> None:
     """A tool that has ended is done with, also when what it started keeps its output open."""
     path = script("daemon", "sleep 60 & echo done")
     begin = time.monotonic()
-    found = run_tool([str(path)], limit_s=20)
-    assert time.monotonic() - begin < 5
+    found = run_tool([str(path)], limit_s=50)
+    assert time.monotonic() - begin < 30
     assert (found.state, found.text) == (State.OK, "done\n")
 
 
@@ -209,7 +209,7 @@ def test_a_wedged_driver_does_not_hang_the_snapshot(
     monkeypatch.setattr("heavylift.preflight.snapshot.run_tool", _impatient)
     begin = time.monotonic()
     found = take_snapshot().observations
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 30
     assert found["tool:nvidia-smi -q -x"].state is State.TIME_LIMIT
     assert found["tool:nvidia-smi topo -m"].state is State.NOT_RUN
     assert found["read:/proc/meminfo"].state is State.OK
@@ -241,7 +241,7 @@ def test_a_read_that_hangs_costs_itself_alone(stuck: str) -> None:
     after = Item(operation="read", argument="/proc/uptime")
     begin = time.monotonic()
     found = observe([before, hanging, after])
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     assert [found[item.key].state for item in (before, hanging, after)] == [
         State.OK,
         State.TIME_LIMIT,

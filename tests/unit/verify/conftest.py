@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from heavylift.bench.files import shipped_prose
-from heavylift.devserver.scenario import Scenario, Then
+from heavylift.devserver.scenario import FaultKind, Scenario, Then
 from heavylift.devserver.server import ScriptedServer
 from heavylift.facts.catalog import Catalog
 from heavylift.verify.records import Profile, Verification
@@ -17,7 +17,17 @@ from heavylift.verify.run import Wish, run
 from heavylift.verify.suites import shipped
 from heavylift.wire.client import Endpoint, Limits
 
-LIMITS = Limits(connect_s=2.0, first_byte_s=0.5, gap_s=0.5)
+PATIENT = Limits(connect_s=30.0, first_byte_s=30.0, gap_s=30.0)
+"""Guards against a hang, for servers that answer: no busy machine takes this long."""
+SHORT = Limits(connect_s=30.0, first_byte_s=0.5, gap_s=0.5)
+"""For servers that fall silent by their script."""
+
+
+def limits_for(scenario: Scenario) -> Limits:
+    """Short ones only where running out of time is what the scenario is for."""
+    faults = [rule.fault for rule in scenario.rules]
+    hangs = any(fault is not None and fault.kind is FaultKind.HANG for fault in faults)
+    return SHORT if hangs else PATIENT
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +47,7 @@ def verify() -> Callable[..., Verification]:
                     **{
                         "checks": shipped(),
                         "profile": Profile.SMOKE,
-                        "limits": LIMITS,
+                        "limits": limits_for(scenario),
                         "expected": frozenset({"tools", "structured", "reasoning", "images"}),
                         **given,
                     },

@@ -38,7 +38,17 @@ R = TypeVar("R")
 HELLO = ({"role": "user", "content": "hello there"},)
 STREAMED = ChatRequest(model="scripted", messages=HELLO)
 WHOLE = ChatRequest(model="scripted", messages=HELLO, stream=False)
-SHORT = Limits(connect_s=2.0, first_byte_s=0.3, gap_s=0.3, total_s=5.0)
+PATIENT = Limits(connect_s=30.0, first_byte_s=30.0, gap_s=30.0, total_s=60.0)
+"""Guards against a hang, for replies that come: no busy machine takes this long."""
+
+
+def limits_for(failure: Failure | None) -> Limits:
+    """Limits that only the clock of this failure can run out under."""
+    return Limits(
+        connect_s=30.0,
+        first_byte_s=0.3 if failure is Failure.TIMEOUT_FIRST_BYTE else 30.0,
+        gap_s=0.3 if failure is Failure.TIMEOUT_GAP else 30.0,
+    )
 
 
 def scripted(text: str) -> Scenario:
@@ -50,7 +60,7 @@ def with_server(
     scenario: Scenario,
     use: Callable[[ScriptedServer, Client], Awaitable[R]],
     *,
-    limits: Limits = SHORT,
+    limits: Limits = PATIENT,
     key: str | None = None,
 ) -> R:
     """The result of `use` with a server that plays the scenario and a client of it."""
@@ -69,7 +79,7 @@ def chat(
     scenario: Scenario,
     request: ChatRequest = STREAMED,
     *,
-    limits: Limits = SHORT,
+    limits: Limits = PATIENT,
     protocol: Protocol = CHAT,
     key: str | None = None,
 ) -> Outcome:
@@ -113,11 +123,8 @@ def test_every_shipped_scenario_is_recognised(
     name: str, streamed: Failure | None, whole: Failure | None
 ) -> None:
     """Each scenario of a bad server has its failure class, streamed and not, and no other has."""
-    limits = Limits(connect_s=2.0, first_byte_s=0.3, gap_s=0.3)
-    if name in ("paced", "unstamped"):  # a whole reply takes 1.5 s there
-        limits = Limits(first_byte_s=5.0)
-    assert chat(load(name), STREAMED, limits=limits).failure is streamed
-    assert chat(load(name), WHOLE, limits=limits).failure is whole
+    assert chat(load(name), STREAMED, limits=limits_for(streamed)).failure is streamed
+    assert chat(load(name), WHOLE, limits=limits_for(whole)).failure is whole
 
 
 def test_a_leaked_marker_is_found_by_who_knows_the_markers() -> None:
@@ -179,20 +186,28 @@ def test_a_whole_reply_keeps_its_document_and_has_no_first_token() -> None:
 def test_latencies_are_those_of_the_pace() -> None:
     """200 ms to the first token and 20 ms between tokens, as the scenario says.
 
-    The role-only chunk comes at once and does not stop the clock. Bounds leave room for a busy
-    machine; below the pace nothing can be.
+    The role-only chunk comes at once and does not stop the clock. Nothing can be faster than the
+    pace; how much slower it is, is the machine's.
     """
-    outcome = chat(load("paced"), limits=Limits())
+
+    async def use(server: ScriptedServer, client: Client) -> tuple[Outcome, list[float]]:
+        return await client.chat(STREAMED), server.records[0].sends
+
+    outcome, sends = with_server(load("paced"), use, limits=Limits())
     latency = outcome.latency
-    assert latency.first_byte_s is not None
-    assert latency.first_byte_s < 0.19
     assert latency.ttft_s is not None
-    assert 0.19 < latency.ttft_s < 0.6
+    assert latency.first_byte_s is not None
+    assert latency.first_byte_s <= latency.ttft_s
+    assert latency.connect_s is not None
+    written_at = outcome.started_at + latency.connect_s
+    assert written_at + latency.ttft_s > sends[1] - 1e-6
+    assert sends[1] - outcome.started_at > 0.199
     assert latency.ttfa_s == latency.ttft_s
     assert len(latency.itl_s) == 63
     assert latency.last_token_s is not None
     assert latency.last_token_s == pytest.approx(latency.ttft_s + sum(latency.itl_s))
-    assert 63 * 0.0195 < sum(latency.itl_s) < 63 * 0.03
+    assert written_at + latency.last_token_s > sends[64] - 1e-6
+    assert sends[64] - outcome.started_at > 0.199 + 63 * 0.02
     assert latency.e2e_s is not None
     assert latency.e2e_s >= latency.last_token_s
 
@@ -205,12 +220,17 @@ def test_thinking_counts_as_tokens_and_the_answer_has_its_own_clock() -> None:
     latency = chat(scenario).latency
     assert latency.ttft_s is not None
     assert latency.ttfa_s is not None
-    assert latency.ttfa_s - latency.ttft_s > 0.08
+    assert latency.connect_s is not None
+    assert latency.connect_s + latency.ttft_s > 0.049
+    assert latency.connect_s + latency.ttfa_s > 0.149
     assert len(latency.itl_s) == 6
+    # Six gaps lie behind the first of seven tokens, five of them before the answer.
+    assert latency.last_token_s == pytest.approx(latency.ttft_s + sum(latency.itl_s))
+    assert latency.ttfa_s == pytest.approx(latency.ttft_s + sum(latency.itl_s[:5]))
 
 
 def test_receive_follows_send_by_the_servers_own_stamp() -> None:
-    """Stamps and the client's clock can be compared: receive minus send is small, never below 0."""
+    """Stamps and the client's clock can be compared: no event is received before it is sent."""
 
     async def lags(_: ScriptedServer, client: Client) -> list[float]:
         async with client.open_chat(STREAMED) as stream:
@@ -220,10 +240,10 @@ def test_receive_follows_send_by_the_servers_own_stamp() -> None:
                 if timed.delta.sent_at is not None
             ]
 
-    measured = sorted(with_server(load("paced"), lags, limits=Limits()))
+    measured = with_server(load("paced"), lags, limits=Limits())
     assert len(measured) == 67  # 64 tokens, role, finish, usage
-    assert measured[0] > -1e-5  # the stamp has microseconds
-    assert measured[len(measured) // 2] < 0.02
+    assert min(measured) > -1e-5  # the stamp has microseconds
+    assert max(measured) < 30  # one clock, not two with different beginnings
 
 
 def test_the_clock_is_an_argument() -> None:
@@ -243,11 +263,12 @@ def test_the_clock_is_an_argument() -> None:
 
 def test_the_total_clock_runs_beside_the_others() -> None:
     """A stream that never pauses for long still ends at the total limit."""
-    scenario = scripted("[pace]\ninterval_s = 0.05\n[reply]\ntokens = 100\n")
-    outcome = chat(scenario, limits=Limits(gap_s=1.0, total_s=0.4))
+    scenario = scripted("[pace]\ninterval_s = 0.05\n[reply]\ntokens = 2000\n")
+    outcome = chat(scenario, limits=Limits(gap_s=30.0, total_s=1.0))
     assert outcome.failure is Failure.TIMEOUT_TOTAL
     assert outcome.latency.e2e_s is not None
-    assert 0.35 < outcome.latency.e2e_s < 1.5
+    assert outcome.latency.connect_s is not None
+    assert 0.99 < outcome.latency.connect_s + outcome.latency.e2e_s < 30
     assert outcome.reply.text.startswith("lift the load")
     waiting = chat(load("silent"), limits=Limits(total_s=0.2))
     assert waiting.failure is Failure.TIMEOUT_TOTAL
@@ -258,7 +279,7 @@ def test_nobody_at_the_port_is_a_failure_to_connect() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    outcome = ask(Endpoint.parse(url), STREAMED, limits=SHORT)
+    outcome = ask(Endpoint.parse(url), STREAMED, limits=PATIENT)
     assert outcome.failure is Failure.CONNECT
     assert (outcome.status, outcome.latency.ttft_s, outcome.latency.connect_s) == (None, None, None)
 
@@ -301,7 +322,7 @@ def test_bytes_that_are_not_http_are_malformed() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        outcome = ask(Endpoint.parse(url), STREAMED, limits=SHORT)
+        outcome = ask(Endpoint.parse(url), STREAMED, limits=PATIENT)
         thread.join()
     assert outcome.failure is Failure.MALFORMED
 
@@ -448,7 +469,7 @@ def test_redirects_are_not_followed() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        outcome = ask(Endpoint.parse(url), STREAMED, limits=SHORT)
+        outcome = ask(Endpoint.parse(url), STREAMED, limits=PATIENT)
         thread.join()
     assert (outcome.status, outcome.failure) == (307, Failure.MALFORMED)
 
@@ -499,7 +520,7 @@ def test_an_engine_that_is_loading_says_so() -> None:
     async def run() -> tuple[Failure | None, Failure | None]:
         async with ScriptedServer(load("never-ready")) as server:
             assert await server.until(Then.LISTEN)
-            async with Client(Endpoint.parse(server.url), limits=SHORT) as client:
+            async with Client(Endpoint.parse(server.url), limits=PATIENT) as client:
                 return await client.health(), (await client.chat(STREAMED)).failure
 
     assert asyncio.run(run()) == (Failure.OVERLOADED, Failure.OVERLOADED)

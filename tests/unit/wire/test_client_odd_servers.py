@@ -41,7 +41,7 @@ def against(
         await site.start()
         try:
             url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-            limits = Limits(connect_s=2.0, first_byte_s=2.0, gap_s=2.0)
+            limits = Limits(connect_s=30.0, first_byte_s=30.0, gap_s=30.0)
             async with Client(Endpoint.parse(url), limits=limits) as client:
                 return await use(client)
         finally:

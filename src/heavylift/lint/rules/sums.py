@@ -110,7 +110,7 @@ def _ram_budget(case: Case) -> Iterator[LintFinding]:
     given = [(option.written, option.value) for option in case.command.options]
     for name, value in (*given, *case.command.env.items()):
         size = _BUDGET_VALUE.fullmatch(value or "")
-        if _BUDGET_NAME.search(name) and size and int(float(size[1]) * GB) > have * _USABLE:
+        if _BUDGET_NAME.search(name) and size and float(size[1]) * GB > have * _USABLE:
             yield LintFinding(
                 rule="ram_budget_over_physical",
                 severity=Severity.WARN,
