@@ -299,15 +299,14 @@ def read_config(folder: Path) -> ConfigFile:
     Raises PLAN058 and PLAN059 for what is no folder, PLAN050 when there is none or it cannot be
     read, PLAN056 when it is no JSON object.
     """
-    if folder.is_file():
-        raise HeavyliftError("PLAN058", {"path": str(folder)})
-    if not folder.is_dir():
-        raise HeavyliftError("PLAN059", {"path": str(folder)})
     path = folder / "config.json"
     try:
         with path.open("rb") as file:
             raw = file.read(_CONFIG_LIMIT_BYTES + 1)
     except OSError as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not folder.is_dir():
+            code = "PLAN058" if folder.is_file() else "PLAN059"
+            raise HeavyliftError(code, {"path": str(folder)}) from error
         raise HeavyliftError(
             "PLAN050", {"path": str(folder), "reason": error.strerror or type(error).__name__}
         ) from error
