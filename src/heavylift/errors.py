@@ -56,6 +56,11 @@ _EXIT_BY_STAGE: Final = {
 }
 
 
+def reason(error: Exception) -> str:
+    """What an exception says, without the number and path that Python puts around it."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 class HeavyliftError(Exception):
     """A failure a person can act on: code, parameters, next command, docs anchor.
 

@@ -9,7 +9,7 @@ from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import GpuFacts
 from heavylift.lint.case import Hints, Library, PlanWish
 from heavylift.lint.check import Report, lint
-from heavylift.lint.hardware import Card
+from heavylift.lint.hardware import Card, host_memory_bytes, named_racks
 from heavylift.plan.rules import find_version
 from heavylift.planning import Loaded, Planning
 from heavylift.recipe.flags import FlagTable
@@ -35,9 +35,19 @@ class Linting:
         model: str | None = None,
         version: str | None = None,
     ) -> Report:
-        """What is wrong with the commands of a text. `rack` may be any text that names one."""
+        """What is wrong with the commands of a text. `rack` may be any text that names one.
+
+        Raises PLAN001 and FACT011 for a rack that names none.
+        """
+        if rack is not None and not named_racks(rack, self.library.cards):
+            self._refuse_no_rack(rack)
         hints = Hints(rack=rack, model=model, version=version)
         return lint(text, self.library, hints)
+
+    def _refuse_no_rack(self, text: str) -> None:
+        """A text that names no card may state a machine's memory, or be one of the planner's."""
+        if host_memory_bytes(text) is None:
+            self._planning.rack(text)
 
     @cached_property
     def library(self) -> Library:

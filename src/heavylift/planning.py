@@ -192,17 +192,20 @@ class Planning:
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
     ) -> comparing.Comparison:
-        """A row per rack text, in order. A rack that cannot be planned spoils no other's row."""
+        """A row per rack, in order. A rack that cannot be planned spoils no other's row."""
         rows = []
         failures = []
-        for text in racks:
+        seen: set[str] = set()
+        for text in dict.fromkeys(racks):
             try:
                 plan = self._plan_on(text, build, knowledge)
             except HeavyliftError as error:
                 failure = comparing.CompareFailure(rack=text, code=error.code, params=error.params)
                 failures.append(failure)
                 continue
-            rows.append(comparing.row(plan, knowledge))
+            if plan.rack.label not in seen:
+                seen.add(plan.rack.label)
+                rows.append(comparing.row(plan, knowledge))
         return comparing.Comparison(
             model=knowledge.model.model.id,
             title=knowledge.model.model.title,
@@ -293,13 +296,17 @@ class Planning:
 def read_config(folder: Path) -> ConfigFile:
     """The config.json of a folder.
 
-    Raises PLAN050 when there is none or it cannot be read, PLAN056 when it is no JSON object.
+    Raises PLAN058 and PLAN059 for what is no folder, PLAN050 when there is none or it cannot be
+    read, PLAN056 when it is no JSON object.
     """
     path = folder / "config.json"
     try:
         with path.open("rb") as file:
             raw = file.read(_CONFIG_LIMIT_BYTES + 1)
     except OSError as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not folder.is_dir():
+            code = "PLAN058" if folder.is_file() else "PLAN059"
+            raise HeavyliftError(code, {"path": str(folder)}) from error
         raise HeavyliftError(
             "PLAN050", {"path": str(folder), "reason": error.strerror or type(error).__name__}
         ) from error

@@ -21,7 +21,7 @@ from heavylift.planning import Planning
 @plan_options
 @json_option
 def command(model: str, racks: tuple[str, ...], every: bool, as_json: bool, **options: Any) -> int:
-    """Compare, show; 0 when at least one rack holds the model."""
+    """Compare, show; 0 when at least one rack holds the model, 3 when none could be planned."""
     if not racks and not every:
         raise click.UsageError(text("usage.compare_what"))
     planning = Planning()
@@ -32,6 +32,8 @@ def command(model: str, racks: tuple[str, ...], every: bool, as_json: bool, **op
     comparison = planning.compare(racks, lambda rack: wish.request(planning, rack), knowledge)
     out = sink(as_json)
     out.record("compare", comparison)
+    if not comparison.rows:
+        return Exit.INPUT
     held = [row for row in comparison.rows if row.plan.verdict.is_positive]
     if held:
         out.next_command(plan_command(held[0].plan.request))

@@ -16,7 +16,7 @@ from heavylift.cli.fresh_prices import fresh_price
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.cli.workload import Asked, Seconds, Volume, holds_nothing, workload_options
-from heavylift.errors import Exit, HeavyliftError
+from heavylift.errors import Exit, HeavyliftError, reason
 from heavylift.plan.cost import Comparison, Wanted
 from heavylift.plan.money import STATED, OwnPrices
 from heavylift.records.decision import TokenPrice
@@ -132,7 +132,7 @@ def _read(path: Path) -> _PriceFile:
     try:
         return msgspec.convert(tomllib.loads(path.read_text("utf-8")), _PriceFile)
     except (OSError, ValueError) as error:
-        raise HeavyliftError("PLAN085", {"path": str(path), "reason": str(error)}) from error
+        raise HeavyliftError("PLAN085", {"path": str(path), "reason": reason(error)}) from error
 
 
 def _stated_price(api: _Api) -> TokenPrice:

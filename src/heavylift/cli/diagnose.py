@@ -10,6 +10,7 @@ import click
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
+from heavylift.plan.planner import Knowledge
 from heavylift.planning import Planning
 from heavylift.records.diagnosis import Diagnosis, PlanAnswer, Walk, WalkedStep
 
@@ -78,6 +79,10 @@ def with_plan(diagnosis: Diagnosis, model: str | None, rack: str | None) -> Diag
     from heavylift.diagnose.replan import question
 
     planning = Planning()
+    if model is not None:
+        _knowledge(planning, model)
+    if rack is not None:
+        planning.rack(rack)
     gpus = map(planning.catalog.gpu, planning.catalog.ids("gpus"))
     asked = question(diagnosis, gpus, model=model, rack=rack)
     if asked is None:
@@ -99,12 +104,7 @@ def _plan(
     from heavylift.cli.request import Wish
     from heavylift.plan.command import plan_command
 
-    try:
-        knowledge = planning.knowledge(model)
-    except HeavyliftError:
-        # A path or a hub id of the log: its last part may be a known name.
-        model = model.rstrip("/").rpartition("/")[2]
-        knowledge = planning.knowledge(model)
+    knowledge = _knowledge(planning, model)
     given = dict.fromkeys(_PLAN_OPTIONS) | {"text_only": False} | options
     wish = Wish.of(knowledge.model.model.id, given)
     gpu, rack = planning.rack(rack_text)
@@ -123,6 +123,14 @@ def _plan(
         headroom_bytes=plan.per_gpu.headroom_bytes,
         fixes=plan.fixes,
     )
+
+
+def _knowledge(planning: Planning, model: str) -> Knowledge:
+    try:
+        return planning.knowledge(model)
+    except HeavyliftError:
+        # A path or a hub id of the log: its last part may be a known name.
+        return planning.knowledge(model.rstrip("/").rpartition("/")[2])
 
 
 _PLAN_OPTIONS: Final = (
@@ -163,6 +171,8 @@ def walk(symptom: str) -> Walk:
 
 
 def _next(diagnosis: Diagnosis) -> str:
+    if not diagnosis.lines:
+        return "heavylift diagnose LOG"
     if not diagnosis.recognised:
         return "heavylift bundle " + " ".join(diagnosis.files)
     if diagnosis.plan is not None and diagnosis.plan.fixes:

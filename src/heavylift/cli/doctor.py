@@ -22,6 +22,7 @@ from heavylift.records.finding import Finding
 from heavylift.records.plan import PlanRequest, Rack
 from heavylift.records.snapshot import Snapshot, State
 
+_PYTHON_START_S: Final = 60
 GROUPS: Final = ("platform", "topology", "host", "network", "software")
 """Groups of checks, in the order of the screen."""
 
@@ -108,6 +109,8 @@ def command(  # noqa: PLR0917 - click passes every option by name
         raise click.UsageError(text("usage.doctor.collect_from"))
     if engine_python is not None and files:
         raise click.UsageError(text("usage.doctor.from_python"))
+    if engine_python is not None and not _is_python(engine_python):
+        raise click.UsageError(text("usage.doctor.no_python", path=str(engine_python)))
     catalog = Catalog()
     # A name nobody knows is found out before a minute of looking.
     weights = _weights(target_name)
@@ -131,6 +134,24 @@ def command(  # noqa: PLR0917 - click passes every option by name
     out.record("doctor", shown)
     out.next_command(_next(shown, files, catalog))
     return Exit.ENVIRONMENT if report.failed else Exit.OK
+
+
+def _is_python(program: Path) -> bool:
+    """True when the program starts and does what it is told in Python."""
+    import subprocess
+
+    said = "heavylift"
+    try:
+        result = subprocess.run(  # noqa: S603 - the program that was named on the command line
+            [program.absolute(), "-I", "-c", f"print({said!r})"],
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_PYTHON_START_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return result.stdout.strip() == said.encode()
 
 
 def _collect(snapshot: Snapshot, path: Path) -> int:

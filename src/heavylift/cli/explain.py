@@ -40,6 +40,8 @@ def command(
     topic: str, model: str | None, rack_text: str | None, as_json: bool, **options: Any
 ) -> int:
     """Explain a topic of the last plan, or of the one described."""
+    if model is None and any(value not in (None, False) for value in options.values()):
+        raise click.UsageError(text("usage.explain_options"))
     if (model is None) is not (rack_text is None):
         raise click.UsageError(text("usage.explain_what"))
     if model is not None and rack_text is not None:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from heavylift.cli.text import text
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, reason
 from heavylift.facts.catalog import Catalog
 from heavylift.plan.receipts import mismatch
 from heavylift.records.plan import Plan
@@ -51,7 +51,7 @@ def decode_plan(raw: bytes, path: str) -> Plan:
     try:
         return msgspec.json.decode(raw, type=Plan)
     except msgspec.MsgspecError as error:
-        raise HeavyliftError("PLAN041", {"path": path, "reason": str(error)}) from error
+        raise HeavyliftError("PLAN041", {"path": path, "reason": reason(error)}) from error
 
 
 def kept_receipt(plan: Plan) -> Receipt | None:
@@ -93,4 +93,4 @@ def read_receipt(path: Path) -> Receipt:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Receipt)
     except (OSError, msgspec.MsgspecError) as error:
-        raise HeavyliftError("PLAN042", {"path": str(path), "reason": str(error)}) from error
+        raise HeavyliftError("PLAN042", {"path": str(path), "reason": reason(error)}) from error

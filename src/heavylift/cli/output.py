@@ -19,7 +19,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from heavylift.cli.text import text
+from heavylift.cli.text import printable, text
 from heavylift.records.sink import Sink
 
 WIDTH: Final = 80
@@ -79,6 +79,13 @@ def _console(stream: Any) -> Console:
     )
 
 
+def _harmless(line: Text | str) -> Text:
+    """A line of a screen; a stranger's words in it may not steer the terminal."""
+    words = line.plain if isinstance(line, Text) else line
+    shown = "\n".join(map(printable, words.split("\n")))
+    return line if isinstance(line, Text) and shown == words else Text(shown)
+
+
 class TextSink(Sink):
     """Draws records for a person."""
 
@@ -90,7 +97,7 @@ class TextSink(Sink):
         """Draw one record with the screen of its kind."""
         screen = importlib.import_module(f"heavylift.cli.screens.{_SCREENS[key]}")
         for line in screen.lines(record):
-            self._out.print(line if isinstance(line, Text) else Text(line))
+            self._out.print(_harmless(line))
 
     def note(self, key: str, **params: Any) -> None:
         """Write a remark to standard error."""
@@ -102,7 +109,7 @@ class TextSink(Sink):
 
     def next_command(self, command: str) -> None:
         """Write the next command as the last line of the result."""
-        self._out.print(Text(f"{text('next')}: {command}"))
+        self._out.print(_harmless(f"{text('next')}: {command}"))
 
 
 class JsonSink(Sink):

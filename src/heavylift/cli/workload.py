@@ -14,7 +14,7 @@ import msgspec
 from heavylift.cli import last
 from heavylift.cli.request import Tokens, Wish, check_layout_fits_rack, service_options
 from heavylift.cli.text import text
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, reason
 from heavylift.plan.planner import Knowledge
 from heavylift.plan.speed import Forecaster, forecaster, speculation
 from heavylift.planning import Planning
@@ -255,7 +255,10 @@ class Asked:
                     tpot_s=float(match[1]) / (1000 if match[2] == "ms" else 1),
                 ),
             )
-        return read_anchors(Path(stated))
+        path = Path(stated)
+        if not path.exists():
+            raise click.UsageError(text("usage.anchor", value=stated))
+        return read_anchors(path)
 
 
 def read_anchors(path: Path) -> tuple[AnchorPoint, ...]:
@@ -269,7 +272,7 @@ def read_anchors(path: Path) -> tuple[AnchorPoint, ...]:
         shape: type[_Anchors | _Benchmark] = _Benchmark if "stages" in document else _Anchors
         points = msgspec.convert(document, shape).points
     except (OSError, msgspec.MsgspecError) as error:
-        raise HeavyliftError("PLAN076", {"path": str(path), "reason": str(error)}) from error
+        raise HeavyliftError("PLAN076", {"path": str(path), "reason": reason(error)}) from error
     if not points or any(point.tpot_s <= 0 for point in points):
         raise HeavyliftError("PLAN076", {"path": str(path), "reason": "tpot_s > 0"})
     return tuple(points)

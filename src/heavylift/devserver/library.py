@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from heavylift.devserver.scenario import Scenario, decode
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, reason
 
 _SUFFIX = ".toml"
 
@@ -40,18 +40,23 @@ def shipped() -> tuple[Shipped, ...]:
 def load(name_or_path: str) -> Scenario:
     """A scenario by its shipped name, else from the file of that path.
 
-    Raises DEV003 when there is neither, DEV001 and DEV002 as `scenario.decode`.
+    Raises DEV003 when there is neither, DEV006 and DEV007 for no file of text, DEV001 and
+    DEV002 as `scenario.decode`.
     """
     if name_or_path in names():
         file = f"{name_or_path}{_SUFFIX}"
         folder = resources.files("heavylift.devserver").joinpath("scenarios")
         return decode(folder.joinpath(file).read_text("utf-8"), file)
+    hint = "heavylift dev scenarios"
     try:
         text = Path(name_or_path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise HeavyliftError(
-            "DEV003", {"name": name_or_path}, hint_command="heavylift dev scenarios"
-        ) from problem
+    except FileNotFoundError as problem:
+        raise HeavyliftError("DEV003", {"name": name_or_path}, hint_command=hint) from problem
+    except OSError as problem:
+        params = {"path": name_or_path, "reason": reason(problem)}
+        raise HeavyliftError("DEV006", params, hint_command=hint) from problem
+    except UnicodeDecodeError as problem:
+        raise HeavyliftError("DEV007", {"path": name_or_path}, hint_command=hint) from problem
     return decode(text, name_or_path)
 
 

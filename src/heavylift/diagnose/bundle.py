@@ -17,7 +17,7 @@ import msgspec
 
 from heavylift import __version__
 from heavylift.diagnose.evidence import STDIN, blocks, open_log
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, reason
 from heavylift.records.diagnosis import Diagnosis
 from heavylift.redact import Redactor
 
@@ -60,11 +60,13 @@ def write_bundle(
     hosts: bool,
     names: tuple[str, ...],
 ) -> Bundle:
-    """Write the bundle. Raises DIA005 when `target` is there or cannot be written."""
+    """Write the bundle. Raises DIA006 when `target` is there, DIA005 when it cannot be written."""
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise HeavyliftError("DIA006", {"path": str(target)}) from error
     except OSError as error:
-        raise HeavyliftError("DIA005", {"path": str(target), "reason": str(error)}) from error
+        raise HeavyliftError("DIA005", {"path": str(target), "reason": reason(error)}) from error
     files: list[BundledFile] = []
     with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         for number, log in enumerate(logs):

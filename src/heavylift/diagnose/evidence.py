@@ -17,7 +17,7 @@ from typing import IO, Final, cast
 
 from heavylift.diagnose.scan import LogReading, Scanner
 from heavylift.diagnose.symptoms import CompiledSymptoms
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, reason
 
 STDIN: Final = "-"
 JOURNAL: Final = "journal:"
@@ -76,7 +76,7 @@ def open_log(name: str) -> Iterator[IO[bytes]]:
         try:
             yield stream
         except (OSError, EOFError) as error:
-            raise HeavyliftError("DIA001", {"path": name, "reason": str(error)}) from error
+            raise HeavyliftError("DIA001", {"path": name, "reason": reason(error)}) from error
 
 
 def _opened(name: str) -> AbstractContextManager[IO[bytes]]:
@@ -89,7 +89,7 @@ def _opened(name: str) -> AbstractContextManager[IO[bytes]]:
             return cast("AbstractContextManager[IO[bytes]]", gzip.open(name, "rb"))
         return Path(name).open("rb")
     except OSError as error:
-        raise HeavyliftError("DIA001", {"path": name, "reason": str(error)}) from error
+        raise HeavyliftError("DIA001", {"path": name, "reason": reason(error)}) from error
 
 
 @contextlib.contextmanager
@@ -99,7 +99,8 @@ def _journal(unit: str) -> Iterator[IO[bytes]]:
         raise HeavyliftError("DIA004")
     what = ["--unit", unit] if unit else ["--dmesg"]
     with subprocess.Popen(  # noqa: S603 - a program found on the path, arguments as a list
-        [program, "--no-pager", "--output=short-iso", "--boot", *what], stdout=subprocess.PIPE
+        [program, "--quiet", "--no-pager", "--output=short-iso", "--boot", *what],
+        stdout=subprocess.PIPE,
     ) as process:
         if process.stdout is None:
             raise HeavyliftError("DIA004")

@@ -93,6 +93,7 @@ def diagnose(readings: Iterable[LogReading], language: str = "en") -> Diagnosis:
         files=tuple(reading.file for reading in readings),
         lines=sum(reading.lines for reading in readings),
         bytes=sum(reading.bytes for reading in readings),
+        not_text=tuple(reading.file for reading in readings if not reading.is_text),
     )
 
 

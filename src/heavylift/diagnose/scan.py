@@ -39,6 +39,8 @@ _MOST_WORDS: Final = 200_000
 # One kind of line needs no more witnesses than this; later ones are only counted.
 _MOST_SIGHTINGS: Final = 8
 _MOST_ERRORS: Final = 5
+# A larger part of zero bytes is no text.
+_MOST_ZEROS: Final = 0.01
 # Lines that wait for a frame below them; no mark reaches farther.
 _FARTHEST_REACH: Final = 40
 # While a run is profiled or its graphs are captured it executes steps too: those frames say more.
@@ -127,6 +129,7 @@ class LogReading:
     settings: dict[str, str]
     lines: int
     bytes: int
+    is_text: bool = True
 
 
 class Scanner:
@@ -137,6 +140,7 @@ class Scanner:
         self._file = file
         self._quiet: set[bytes] = set()
         self._quiet_bytes = 0
+        self._zeros = 0
         self._hot: dict[bytes, _HotSketch] = {}
         self._hot_bytes = 0
         self._anchors: dict[bytes, tuple[Anchor, ...]] = {}
@@ -175,6 +179,7 @@ class Scanner:
                 self._look(self._hot[sketches[at]], lines[at], self._lines + at + 1)
         self._lines += len(sketches)
         self._bytes += len(block)
+        self._zeros += block.count(0)
 
     def reading(self) -> LogReading:
         """What was found so far."""
@@ -191,6 +196,7 @@ class Scanner:
             settings=dict(self._settings),
             lines=self._lines,
             bytes=self._bytes,
+            is_text=self._zeros <= _MOST_ZEROS * self._bytes,
         )
 
     # --- sketches --------------------------------------------------------------------------------

@@ -92,10 +92,10 @@ def install_embedded(*, wheels: Path | None = None, on_step: OnStep | None = Non
     pip failed, the engine does not start.
     """
     target = embedded_dir()
-    if is_installed():
-        return target
     if wheels is not None:
         _check_wheels(wheels)
+    if is_installed():
+        return target
     try:
         with _lock(target):
             # Another process may have finished it while this one waited.

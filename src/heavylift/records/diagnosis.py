@@ -106,6 +106,7 @@ class Diagnosis:
 
     `root` is the earliest line that names or points to a cause; `errors` the first lines that speak
     of trouble at all. `lines` and `bytes` were read. `plan` answers a memory failure.
+    `not_text` are the files that hold something else.
     """
 
     recognised: bool
@@ -118,4 +119,5 @@ class Diagnosis:
     lines: int
     bytes: int
     plan: PlanAnswer | None = None
+    not_text: tuple[str, ...] = ()
     schema: int = SCHEMA

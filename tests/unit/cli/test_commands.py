@@ -13,6 +13,7 @@ import pytest
 from rich.cells import cell_len
 
 from heavylift.cli.main import COMMANDS, main
+from heavylift.errors import Exit
 from heavylift.state.paths import state_dir
 
 Run = Callable[..., Any]
@@ -294,3 +295,31 @@ def test_odd_streams_and_homes_do_not_change_the_verdict(
     assert ran.returncode == status, ran.stderr
     assert seen in ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_comparison_of_unknown_racks_is_bad_input(run: Callable[..., Any]) -> None:
+    """As a plan on one is."""
+    assert run("compare", "kimi-k3", "--on", "foo").status == Exit.INPUT
+
+
+def test_a_rack_is_compared_once(run: Callable[..., Any]) -> None:
+    """However often and in whatever words it was named."""
+    ran = run("compare", "kimi-k3", "--on", "8xB300", "--on", "b300:8", "--on", "8xB300", "--json")
+    assert len(json.loads(ran.out)["rows"]) == 1
+
+
+def test_options_without_a_model_explain_nothing(run: Callable[..., Any]) -> None:
+    """They are refused, not passed over."""
+    ran = run("explain", "weights", "--context", "5")
+    assert ran.status == Exit.USAGE
+    assert "options need a model" in ran.err
+
+
+def test_a_path_that_is_no_folder_is_said(run: Callable[..., Any], tmp_path: Path) -> None:
+    """A file, and nothing at all."""
+    file = tmp_path / "file"
+    file.touch()
+    for path, code in ((file, "PLAN058"), (tmp_path / "none", "PLAN059")):
+        ran = run("plan", str(path), "--on", "8xB300")
+        assert ran.status == Exit.INPUT
+        assert code in ran.err

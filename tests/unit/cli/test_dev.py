@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from heavylift.cli.dev import command
-from heavylift.devserver.library import names
+from heavylift.devserver.library import load, names
+from heavylift.errors import HeavyliftError
 
 
 def test_scenarios_are_listed_with_what_they_do() -> None:
@@ -35,3 +37,13 @@ def test_a_port_is_a_port(port: str) -> None:
     """Anything else is a usage error."""
     result = CliRunner().invoke(command, ["engine", "healthy", "--port", port])
     assert result.exit_code == 2
+
+
+def test_what_is_there_and_no_scenario_is_said(tmp_path: Path) -> None:
+    """A folder and a file that is not text are not called missing."""
+    data = tmp_path / "bin.dat"
+    data.write_bytes(b"\xff\xfe\x00")
+    for path, code in ((tmp_path, "DEV006"), (data, "DEV007"), (tmp_path / "none", "DEV003")):
+        with pytest.raises(HeavyliftError) as caught:
+            load(str(path))
+        assert caught.value.code == code

@@ -188,7 +188,7 @@ def test_a_bundle_is_not_written_over(failing: Path, tmp_path: Path) -> None:
     target.write_bytes(b"mine")
     result = _run("bundle", str(failing), "--to", str(target))
     assert isinstance(result.exception, HeavyliftError)
-    assert result.exception.code == "DIA005"
+    assert result.exception.code == "DIA006"
     assert target.read_bytes() == b"mine"
 
 
@@ -241,3 +241,57 @@ def test_weak_hints_are_called_so(tmp_path: Path) -> None:
     screen = _run("diagnose", str(path)).stdout
     assert "not recognised" in screen
     assert "possible" in screen
+
+
+STEERING = ("\x1b]0;title\x07", "\x1b[31m", "\x1b[2J", "\u202e", "\u2066", "\x9b31m")
+
+
+@pytest.mark.parametrize("steering", STEERING)
+def test_what_steers_a_terminal_is_shown_as_an_escape(steering: str, tmp_path: Path) -> None:
+    """Of lines nobody knows and of those that name a cause."""
+    log = tmp_path / "e.log"
+    for words in ("strange error", "torch.OutOfMemoryError: CUDA out of memory."):
+        log.write_text(f"{words} {steering} behind\n", "utf-8")
+        shown = _run("diagnose", str(log)).output
+        assert words in shown
+        assert all(line.isprintable() for line in shown.splitlines())
+
+
+def test_a_log_without_trouble_is_told_from_an_empty_one_and_from_no_log(tmp_path: Path) -> None:
+    """No heading stands over nothing, and one is not many."""
+    log = tmp_path / "e.log"
+    for content, words in (
+        (b"", "not one line"),
+        (b"all is well\n", "none speaks of trouble"),
+        (bytes(5000) + b"\nerror" + bytes(99), "is not text"),
+    ):
+        log.write_bytes(content)
+        result = _run("diagnose", str(log))
+        assert words in " ".join(result.stdout.split())
+        assert "first lines of trouble" not in result.stdout
+    assert "1 log, 2 lines," in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "code"), [(("--on", "foo"), "FACT011"), (("--model", "nope"), "FACT010")]
+)
+def test_a_rack_or_model_nobody_knows_is_refused_whatever_the_log_says(
+    option: tuple[str, str], code: str, tmp_path: Path
+) -> None:
+    """As a plan refuses it."""
+    log = tmp_path / "e.log"
+    log.write_text("strange error\n", "utf-8")
+    result = _run("diagnose", str(log), *option)
+    assert isinstance(result.exception, HeavyliftError)
+    assert result.exception.code == code
+
+
+def test_reasons_hold_no_numbers_of_the_system(failing: Path, tmp_path: Path) -> None:
+    """A bundle is not written over another, nor where there is no folder."""
+    there = tmp_path / "there.tar.gz"
+    there.touch()
+    for target, code in ((there, "DIA006"), (tmp_path / "none" / "b.tar.gz", "DIA005")):
+        error = _run("bundle", str(failing), "--to", str(target)).exception
+        assert isinstance(error, HeavyliftError)
+        assert error.code == code
+        assert "Errno" not in str(error)

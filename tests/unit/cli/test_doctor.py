@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from heavylift.errors import Exit
 from heavylift.preflight.reading import Item
 from heavylift.records.snapshot import Observation, State
 
@@ -212,3 +213,13 @@ def test_mistakes(run: Run, tmp_path: Path, args: tuple[str, ...], status: int, 
     ran = run("doctor", *(arg.format(folder=tmp_path) for arg in args))
     assert (ran.status, ran.out) == (status, "")
     assert words in ran.err
+
+
+def test_an_interpreter_that_is_none_is_refused(run: Callable[..., Any], tmp_path: Path) -> None:
+    """A file of bytes and a program that is no Python."""
+    data = tmp_path / "bin.dat"
+    data.write_bytes(bytes(range(256)))
+    for path in (str(data), "/bin/true"):
+        ran = run("doctor", "--engine-python", path)
+        assert ran.status == Exit.USAGE
+        assert "no Python interpreter that starts" in ran.err

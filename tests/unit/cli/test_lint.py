@@ -86,3 +86,13 @@ def test_a_file_that_is_no_command(tmp_path: Path) -> None:
     with pytest.raises(HeavyliftError) as caught:
         run("", str(path))
     assert caught.value.code == "LINT002"
+
+
+def test_a_rack_nobody_knows_is_refused() -> None:
+    """As a plan refuses it; a loose name and a machine's memory are taken."""
+    with pytest.raises(HeavyliftError) as caught:
+        run("vllm serve moonshotai/Kimi-K3", "--on", "foo")
+    assert caught.value.code == "FACT011"
+    for rack in ("2x8 H200", "M3 Ultra 512 GB"):
+        status, _ = run("vllm serve moonshotai/Kimi-K3", "--on", rack)
+        assert status != Exit.INPUT

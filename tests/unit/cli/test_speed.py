@@ -413,3 +413,13 @@ def test_no_layout_is_named_when_none_holds_the_batch(
     status, out, _ = run(capsys, *ask)
     assert status == 1
     assert out.splitlines()[-1].startswith("next: heavylift plan kimi-k2.5 --on 8xB200")
+
+
+@pytest.mark.parametrize("anchor", ["-5ms", "nanms", "nowhere.json"])
+def test_an_anchor_that_is_no_time_and_no_file_is_refused(
+    capsys: pytest.CaptureFixture[str], anchor: str
+) -> None:
+    """Both forms are shown."""
+    status, _, err = run(capsys, "speed", *H200, f"--anchor={anchor}")
+    assert status == 2
+    assert "neither a time nor a file" in " ".join(err.split())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 import heavylift
+from heavylift.cli.main import COMMANDS
 from heavylift.cli.text import keys, parse, text
 
 SOURCE = Path(heavylift.__file__).parent
@@ -71,3 +73,16 @@ def test_text_is_made_only_at_the_edge() -> None:
         if "cli" not in path.parts and "heavylift.cli" in path.read_text("utf-8")
     ]
     assert offenders == [SOURCE / "__main__.py"]
+
+
+_TYPED = re.compile(r"\bheavylift\s+([a-z][a-z-]*)")
+
+
+def test_every_command_that_a_text_names_exists() -> None:
+    """In the catalogue and in the facts: nobody is sent to a command that is not there."""
+    root = resources.files("heavylift")
+    texts = [text(key) for key in keys()]
+    texts += [path.read_text("utf-8") for path in Path(str(root)).joinpath("facts").rglob("*.toml")]
+    named = {word for each in texts for word in _TYPED.findall(each)}
+    assert named
+    assert named <= set(COMMANDS)

@@ -116,3 +116,16 @@ def test_the_list_shows_licences_and_state() -> None:
     }
     pretend_installed(PINS)
     assert engine_env.list_engines().engines[0].installed
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("none", "ENV021"), ("file", "ENV021"), (".", "ENV022")]
+)
+def test_wheels_are_looked_at_though_nothing_is_to_do(name: str, code: str, tmp_path: Path) -> None:
+    """A folder that was named and would not do is said."""
+    pretend_installed(tuple(package.requirement for package in embedded.PACKAGES))
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "file").touch()
+    with pytest.raises(HeavyliftError) as caught:
+        engine_env.install_embedded(wheels=tmp_path / "wheels" / name)
+    assert caught.value.code == code

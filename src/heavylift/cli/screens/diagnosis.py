@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from heavylift.cli.output import WIDTH, glyphs
-from heavylift.cli.text import text
+from heavylift.cli.text import printable, text
 from heavylift.records.diagnosis import Cause, Diagnosis, Evidence, PlanAnswer
 from heavylift.units import GIB
 
@@ -17,8 +17,8 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
     """The screen, line by line."""
     yield text(
         "diagnose.read",
-        files=len(diagnosis.files),
-        lines=f"{diagnosis.lines:,}",
+        files=_counted("log", len(diagnosis.files)),
+        lines=_counted("line", diagnosis.lines),
         engine=" ".join(
             part
             for part in (diagnosis.context.engine, diagnosis.context.engine_version)
@@ -41,12 +41,21 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _unrecognised(diagnosis: Diagnosis) -> Iterator[str]:
-    yield f"{glyphs()['unknown']} {text('diagnose.unrecognised')}"
-    for error in diagnosis.errors:
+    # What a file that is no text holds is no line of trouble.
+    errors = [each for each in diagnosis.errors if "\0" not in each.line]
+    why = "unrecognised" if errors else "no_trouble" if diagnosis.lines else "nothing"
+    for name in diagnosis.not_text:
+        yield from _wrapped(text("diagnose.not_text", path=name), f"{glyphs()['unknown']} ")
+    yield from _wrapped(text(f"diagnose.{why}"), f"{glyphs()['unknown']} ")
+    for error in errors:
         yield from _quoted(error, several=len(diagnosis.files) > 1)
     yield ""
     if diagnosis.causes:
         yield text("diagnose.weak")
+
+
+def _counted(what: str, count: int) -> str:
+    return text(f"diagnose.{what}_count.{'one' if count == 1 else 'many'}", count=count)
 
 
 def _cause(number: int, cause: Cause, *, several: bool) -> Iterator[str]:
@@ -93,7 +102,7 @@ def _place(evidence: Evidence, *, several: bool) -> str:
 
 def _wrapped(words: str, indent: str) -> Iterator[str]:
     yield from textwrap.wrap(
-        words,
+        printable(" ".join(words.split())),
         WIDTH,
         initial_indent=indent,
         subsequent_indent=" " * min(len(indent), 20),
