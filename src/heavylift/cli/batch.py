@@ -355,6 +355,7 @@ def _settings(endpoints: tuple[str, ...], given: dict[str, Any]) -> Settings:
 
 
 def _source(path: str, given: dict[str, Any]) -> Source:
+    from heavylift.batch import schema
     from heavylift.batch.inputs import Format
     from heavylift.batch.intake import Source
 
@@ -362,8 +363,8 @@ def _source(path: str, given: dict[str, Any]) -> Source:
         raise click.UsageError(text("usage.batch.prompt_or_template"))
     template = given["prompt"]
     if given["template"] is not None:
-        template = given["template"].read_text("utf-8")
-    schema = None if given["schema"] is None else _json(given["schema"].read_text("utf-8"))
+        template = schema.text_of(given["template"])
+    wanted = None if given["schema"] is None else schema.load(given["schema"])
     return Source(
         path=path,
         format=None if given["format"] is None else Format(given["format"]),
@@ -375,7 +376,7 @@ def _source(path: str, given: dict[str, Any]) -> Source:
             columns=dict(_pair(entry) for entry in given["column"]),
             id_column=given["id_column"],
             fields={name: _json(value) for name, value in map(_pair, given["param"])},
-            schema=schema,
+            schema=wanted,
         ),
         skip_invalid=given["skip_invalid"],
         replace=given["replace_input"],
