@@ -121,10 +121,7 @@ def run(
     """Take the input in and run it; 1 when the audit does not add up."""
     from heavylift.batch import intake
     from heavylift.batch.estimate import estimate
-    from heavylift.wire.client import Endpoint
 
-    for url in endpoint:
-        Endpoint.parse(url)
     settings = _settings(endpoint, given)
     wanted = _source(source, given)
     shown = sink(as_json)
@@ -163,7 +160,7 @@ def _resume(folder: Path, endpoint: tuple[str, ...], shown: Sink, *, quiet: bool
     if settings is None:
         raise HeavyliftError("BAT003", {"path": str(folder)})
     if endpoint:
-        settings = replace(settings, endpoints=endpoint)
+        settings = replace(settings, endpoints=_checked(endpoint))
     return _run(folder, settings, shown, None, quiet=quiet)
 
 
@@ -260,6 +257,7 @@ def retry_failed(
     """Run the failed rows once more."""
     from heavylift.batch import job
 
+    _checked(endpoint)
     count = job.retry_failed(folder)
     shown = sink(as_json)
     shown.note("batch.reopened", count=count)
@@ -322,11 +320,20 @@ def serve(
 # --- from options to records ---------------------------------------------------------------------
 
 
+def _checked(endpoints: tuple[str, ...]) -> tuple[str, ...]:
+    """The endpoints. Raises USE021 for one that is no URL of a server."""
+    from heavylift.wire.client import Endpoint
+
+    for url in endpoints:
+        Endpoint.parse(url)
+    return endpoints
+
+
 def _settings(endpoints: tuple[str, ...], given: dict[str, Any]) -> Settings:
     if given["max_cost"] is not None and None in (given["price_in"], given["price_out"]):
         raise click.UsageError(text("usage.batch.prices"))
     return Settings(
-        endpoints=endpoints,
+        endpoints=_checked(endpoints),
         key_env=given["key_env"],
         concurrency=given["concurrency"],
         pinned=given["pin"],
