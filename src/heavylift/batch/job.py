@@ -75,6 +75,11 @@ class Run:
         stopped = await self._send()
         return await asyncio.to_thread(self._close, stopped)
 
+    def give_up(self, stopped: str) -> Ended:
+        """Close the books with nothing sent."""
+        self._began_at = time.monotonic()
+        return self._close(stopped)
+
     def _close(self, stopped: str | None) -> Ended:
         """What is done after the last answer: marks, order, the failed requests, the audit."""
         with explained(self.folder):
@@ -111,6 +116,7 @@ class Run:
         counts = self.journal.counts()
         return Ended(
             folder=str(self.folder),
+            endpoints=self.settings.endpoints,
             audit=audit(self.folder, self.journal),
             reasons=self.journal.reasons(),
             stopped=stopped,

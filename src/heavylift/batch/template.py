@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
 
-
 _PLACES: Final = re.compile(r"{{|{%")
 _BRACED: Final = re.compile(r"{\s*(\w+)\s*}")
 

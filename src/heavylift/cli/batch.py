@@ -167,20 +167,30 @@ def _resume(folder: Path, endpoint: tuple[str, ...], shown: Sink, *, quiet: bool
 def _run(
     folder: Path, settings: Settings, shown: Sink, source: Source | None, *, quiet: bool
 ) -> Ended:
+    import asyncio
+
     from heavylift.batch import intake, job
+    from heavylift.wire.failures import Failure
 
     key = os.environ.get(settings.key_env) or None
     # What is loaded by now stays: the collector need not look at it again with every row.
     gc.freeze()
     path = str(folder) if source is None else source.path
+
+    def waiting() -> None:
+        if not quiet:
+            shown.step("batch.waiting_first")
+
     try:
         with job.held(folder, must_exist=False) as journal:
             if source is not None:
                 intake.take_in(folder, journal, source)
             journal.put(settings=settings)
-            intake.check_lengths(folder, journal, settings, key=key, path=path)
             show = None if quiet else _progress(shown)
             batch = job.Run(folder, journal, settings, key=key, on_progress=show)
+            if journal.counts().left and asyncio.run(intake.all_silent(settings, key, waiting)):
+                return batch.give_up(Failure.TIMEOUT_FIRST_BYTE)
+            intake.check_lengths(folder, journal, settings, key=key, path=path)
             return job.run(batch, (signal.SIGTERM, signal.SIGINT))
     except intake.InputError as error:
         _list_defects(shown, error)
@@ -194,9 +204,9 @@ def _tell(shown: Sink, ended: Ended, max_failed: int | None) -> int:
     here = shlex.quote(ended.folder)
     if ended.stopped is not None:
         shown.next_command(f"heavylift batch resume {here}")
-    elif ended.audit.failed:
+    elif ended.audit.failed and not ended.all_failed:
         shown.next_command(f"heavylift batch retry-failed {here}")
-    else:
+    elif not ended.all_failed:
         shown.next_command(f"heavylift batch export {here} answers.csv")
     return _exit(ended, max_failed)
 
@@ -204,7 +214,7 @@ def _tell(shown: Sink, ended: Ended, max_failed: int | None) -> int:
 def _exit(ended: Ended, max_failed: int | None) -> Exit:
     if ended.audit.sound:
         too_many = max_failed is not None and ended.audit.failed > max_failed
-        return Exit.NEGATIVE if too_many else Exit.OK
+        return Exit.NEGATIVE if too_many or ended.all_failed else Exit.OK
     if ended.stopped is None:
         return Exit.NEGATIVE
     # Stopped by a signal there is work left; stopped otherwise, no endpoint answered.
@@ -419,9 +429,13 @@ def _list_defects(shown: Sink, error: InputError) -> None:
 def _progress(shown: Sink) -> Callable[[Progress], None]:
     """A line now and then on standard error."""
     last = -_SHOW_EVERY_S
+    told = False
 
     def show(now: Progress) -> None:
-        nonlocal last
+        nonlocal last, told
+        if now.waiting_for is not None and not now.answered and not told:
+            told = True
+            shown.step("batch.waiting_first")
         if time.monotonic() - last < _SHOW_EVERY_S:
             return
         last = time.monotonic()
