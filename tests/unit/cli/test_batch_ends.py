@@ -104,6 +104,7 @@ def test_a_socket_that_never_answers_is_not_waited_for_longer(run: Any) -> None:
     assert ended.return_value == 5
     assert f"{url} takes connections and did not answer in time" in ended.stdout
     assert "waiting for a first endpoint to answer" in ended.stderr
+    assert "this run took 0.0 s" not in ended.stdout
 
 
 def test_every_failure_has_a_meaning() -> None:
