@@ -25,7 +25,7 @@ from aiohttp import web
 
 from heavylift.batch import intake, job, routes
 from heavylift.batch.inputs import Format
-from heavylift.batch.outputs import ERRORS, OUTPUT, sync_folder
+from heavylift.batch.outputs import ERRORS, OUTPUT, sync_folder, writing
 from heavylift.batch.records import Settings, Shape
 from heavylift.batch.store import JOURNAL, open_journal
 from heavylift.errors import HeavyliftError
@@ -178,7 +178,8 @@ class Server:
         return application
 
     async def _working(self, _application: web.Application) -> AsyncIterator[None]:
-        self._home.files().mkdir(parents=True, exist_ok=True, mode=0o700)
+        with writing(self._home.path):
+            self._home.files().mkdir(parents=True, exist_ok=True, mode=0o700)
         task = asyncio.create_task(self._work())
         yield
         self._closing = True

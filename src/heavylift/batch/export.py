@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.batch import lines, routes
-from heavylift.batch.outputs import FILE_OF, spooled
+from heavylift.batch.outputs import FILE_OF, spooled, writing
 from heavylift.batch.records import State
 from heavylift.batch.store import open_journal
 from heavylift.errors import HeavyliftError
@@ -36,14 +36,16 @@ _PARQUET_ROWS: Final = 1024
 def export(folder: Path, target: Path) -> int:
     """How many rows were written to `target`, a `.csv`, `.parquet` or `.jsonl` file.
 
-    Raises USE031 for another kind, BAT002 when a package is missing, BAT003 when there is no batch.
+    Raises USE031 for another kind, BAT002 when a package is missing, BAT003 when there is no batch,
+    BAT015 when the system does not let it be written.
     """
     writers = {".csv": _write_csv, ".parquet": _write_parquet, ".jsonl": _write_jsonl}
     if target.suffix not in writers:
         raise HeavyliftError("USE031", {"path": str(target), "known": ", ".join(writers)})
     fresh = target.with_name(f"{target.name}.new")
-    count = writers[target.suffix](fresh, _rows(folder))
-    fresh.replace(target)
+    with writing(target):
+        count = writers[target.suffix](fresh, _rows(folder))
+        fresh.replace(target)
     return count
 
 

@@ -7,6 +7,7 @@ with the input.
 from __future__ import annotations
 
 import base64
+import codecs
 import contextlib
 import csv
 import hashlib
@@ -14,9 +15,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 import msgspec
 
@@ -73,7 +75,7 @@ def read(source: str, given: Format | None, shape: Shape) -> Iterator[Item]:
     """The rows of a source: a path, or `-` for standard input.
 
     Raises BAT001 when it cannot be read, BAT002 when a package for its format is missing, BAT004
-    for a bad template.
+    and BAT014 for a bad template, BAT012 for lines of JSON that are not even text.
     """
     rows = _Rows(shape)
     try:
@@ -85,7 +87,9 @@ def read(source: str, given: Format | None, shape: Shape) -> Iterator[Item]:
 
 def _read(source: str, given: Format | None, rows: _Rows) -> Iterator[Item]:
     if source == STDIN:
-        yield from _json_lines(sys.stdin.buffer, given, rows)
+        stdin = cast("BufferedReader", sys.stdin.buffer)
+        _refuse_bytes(stdin, source)
+        yield from _json_lines(stdin, given, rows)
         return
     path = Path(source)
     kind = given or _by_name(path)
@@ -98,6 +102,7 @@ def _read(source: str, given: Format | None, rows: _Rows) -> Iterator[Item]:
             yield from _csv(table, rows)
     else:
         with path.open("rb") as file:
+            _refuse_bytes(file, source)
             yield from _json_lines(file, kind, rows)
 
 
@@ -165,12 +170,15 @@ class _Rows:
         if missing is not None:
             return Defect(line=line, problem="no_column", detail=missing)
         known = {**columns, **{name: columns[source] for name, source in shape.columns.items()}}
+        self._refuse_single_braces(known)
         try:
             body = self._body(known)
         except ValueError as problem:
             return Defect(line=line, problem="template", detail=str(problem))
         if body is None:
             return Defect(line=line, problem="no_prompt")
+        if "model" in columns:
+            body["model"] = columns["model"]
         return self._draft(line, str(custom_id), shape.url, body)
 
     def of_image(self, line: int, path: Path, columns: Mapping[str, Any]) -> Item:
@@ -178,6 +186,7 @@ class _Rows:
         data = base64.b64encode(path.read_bytes()).decode()
         url = f"data:{_IMAGES[path.suffix.lower()]};base64,{data}"
         parts: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}}]
+        self._refuse_single_braces(columns)
         try:
             if self._render is not None:
                 parts.insert(0, {"type": "text", "text": self._render(columns)})
@@ -187,6 +196,11 @@ class _Rows:
         if self._shape.url != routes.CHAT:
             return Defect(line=line, problem="image_route", detail=self._shape.url)
         return self._draft(line, columns["name"], routes.CHAT, {"messages": messages})
+
+    def _refuse_single_braces(self, columns: Mapping[str, Any]) -> None:
+        for source in (self._shape.template, self._shape.system):
+            if source is not None:
+                template.refuse_single_braces(source, columns)
 
     def _body(self, columns: Mapping[str, Any]) -> dict[str, Any] | None:
         """The body of a row of columns; None when nothing in it can be asked."""
@@ -233,6 +247,23 @@ _ASKED_IN: Final = {
     routes.RESPONSES: "input",
 }
 """The field of a body that holds the question, by route."""
+
+
+def _refuse_bytes(file: BufferedReader, source: str) -> None:
+    """Raises BAT012 when the file begins as no text does: with a zero byte or no line of UTF-8."""
+    sample = file.peek()
+    lines = sample.splitlines()
+    if lines and (b"\0" in sample or not any(_is_utf8(line) for line in lines)):
+        raise HeavyliftError("BAT012", {"path": source})
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        # The last line may be cut off inside a character.
+        codecs.getincrementaldecoder("utf-8")().decode(line)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _json_lines(file: BinaryIO, given: Format | None, rows: _Rows) -> Iterator[Item]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,9 +27,15 @@ from heavylift.batch.records import Defect, Settings, Shape
 from heavylift.batch.store import Intake, Journal
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.wire.client import Client, Endpoint, Limits
+from heavylift.wire.failures import Failure
 
 _DEFECTS_KEPT: Final = 10_000
 _TOKENIZE_AT_ONCE: Final = 16
+
+_AT_ONCE_S: Final = 0.5
+_NO_ANSWER: Final = frozenset(
+    {Failure.CONNECT, Failure.TIMEOUT_CONNECT, Failure.TIMEOUT_FIRST_BYTE}
+)
 
 ASKING: Final = Limits(connect_s=5.0, first_byte_s=30.0, gap_s=30.0)
 """Questions before the run are short; a server that does not answer them is not waited for."""
@@ -135,6 +141,41 @@ def _spool(path: Path, source: Source, intake: Intake) -> None:
         raise HeavyliftError("BAT008", {"path": source.path})
     if problems and not source.skip_invalid:
         raise InputError(source.path, tuple(problems), count)
+
+
+async def all_silent(
+    settings: Settings, key: str | None, on_wait: Callable[[], None] = lambda: None
+) -> bool:
+    """True when an endpoint takes connections, and nothing answers for as long as a first endpoint
+    is waited for. Rows cannot tell: an answer may take an hour, a word on one's health does not.
+    `on_wait` is called when it is not over at once.
+    """
+    timer = asyncio.get_running_loop().call_later(_AT_ONCE_S, on_wait)
+    asked = [asyncio.create_task(_health(url, settings, key)) for url in settings.endpoints]
+    silent = False
+    try:
+        for answer in asyncio.as_completed(asked):
+            failure = await answer
+            if failure not in _NO_ANSWER:
+                return False
+            # Where nobody listens yet the run itself waits.
+            silent = silent or failure is not Failure.CONNECT
+    finally:
+        timer.cancel()
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    return silent
+
+
+async def _health(url: str, settings: Settings, key: str | None) -> Failure | None:
+    limits = Limits(connect_s=settings.clocks.connect_s, first_byte_s=None)
+    async with Client(Endpoint.parse(url, key), limits=limits) as client:
+        try:
+            async with asyncio.timeout(settings.patience.first_s):
+                return await client.health()
+        except TimeoutError:
+            return Failure.TIMEOUT_FIRST_BYTE
 
 
 def check_lengths(

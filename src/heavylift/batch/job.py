@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -67,13 +67,17 @@ class Run:
     on_progress: Callable[[Progress], None] | None = None
     make_ledger: Callable[[Path, Journal], Ledger] = Ledger
     worker: Worker | None = None
-    _began_at: float = 0.0
+    _began_at: float = field(default_factory=time.monotonic)
 
     async def run(self) -> Ended:
         """Send what is left and close the books. Raises as `Worker.run`."""
         self._began_at = time.monotonic()
         stopped = await self._send()
         return await asyncio.to_thread(self._close, stopped)
+
+    def give_up(self, stopped: str) -> Ended:
+        """Close the books with nothing sent."""
+        return self._close(stopped)
 
     def _close(self, stopped: str | None) -> Ended:
         """What is done after the last answer: marks, order, the failed requests, the audit."""
@@ -111,6 +115,7 @@ class Run:
         counts = self.journal.counts()
         return Ended(
             folder=str(self.folder),
+            endpoints=self.settings.endpoints,
             audit=audit(self.folder, self.journal),
             reasons=self.journal.reasons(),
             stopped=stopped,

@@ -325,6 +325,17 @@ def explained(folder: Path) -> Iterator[None]:
         raise HeavyliftError("BAT010", params) from problem
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raises BAT015, with the path, for a file or folder that the system does not let us write."""
+    try:
+        yield
+    except OSError as problem:
+        detail = problem.strerror or str(problem)
+        params = {"path": str(path), "detail": detail}
+        raise HeavyliftError("BAT015", params) from problem
+
+
 def ids(path: Path, end: int) -> Iterator[tuple[int, int, str | None]]:
     """Place, size and `custom_id` of every line of an output before `end`; None = not a line of
     ours.

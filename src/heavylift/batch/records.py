@@ -175,6 +175,8 @@ class Progress:
     eta_s: float | None
     waiting_for: str | None = None
     """The failure that keeps all endpoints closed at the moment."""
+    answered: bool = False
+    """An endpoint has answered in this run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,6 +186,7 @@ class Ended:
     """
 
     folder: str
+    endpoints: tuple[str, ...]
     audit: Audit
     reasons: dict[str, int]
     stopped: str | None
@@ -191,6 +194,11 @@ class Ended:
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float | None
+
+    @property
+    def all_failed(self) -> bool:
+        """True when rows have failed and not one has succeeded."""
+        return self.audit.failed > 0 and self.audit.ok == 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
+
+_PLACES: Final = re.compile(r"{{|{%")
+_BRACED: Final = re.compile(r"{\s*(\w+)\s*}")
+
+
+def refuse_single_braces(source: str, columns: Mapping[str, Any]) -> None:
+    """Raises BAT014 for a template without a place in which a column stands in single braces:
+    every row would be sent the braces.
+    """
+    if _PLACES.search(source):
+        return
+    for name in _BRACED.findall(source):
+        if name in columns:
+            raise HeavyliftError("BAT014", {"name": name})
 
 
 def compiled(source: str) -> Callable[[Mapping[str, Any]], str]:

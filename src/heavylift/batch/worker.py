@@ -328,6 +328,7 @@ class Worker:
                 tokens_per_s=(counts.completion_tokens - tokens) / span if span > 0 else None,
                 eta_s=counts.left / per_s if per_s else None,
                 waiting_for=waiting,
+                answered=self._had_success,
             )
         )
 

@@ -121,10 +121,7 @@ def run(
     """Take the input in and run it; 1 when the audit does not add up."""
     from heavylift.batch import intake
     from heavylift.batch.estimate import estimate
-    from heavylift.wire.client import Endpoint
 
-    for url in endpoint:
-        Endpoint.parse(url)
     settings = _settings(endpoint, given)
     wanted = _source(source, given)
     shown = sink(as_json)
@@ -163,27 +160,37 @@ def _resume(folder: Path, endpoint: tuple[str, ...], shown: Sink, *, quiet: bool
     if settings is None:
         raise HeavyliftError("BAT003", {"path": str(folder)})
     if endpoint:
-        settings = replace(settings, endpoints=endpoint)
+        settings = replace(settings, endpoints=_checked(endpoint))
     return _run(folder, settings, shown, None, quiet=quiet)
 
 
 def _run(
     folder: Path, settings: Settings, shown: Sink, source: Source | None, *, quiet: bool
 ) -> Ended:
+    import asyncio
+
     from heavylift.batch import intake, job
+    from heavylift.wire.failures import Failure
 
     key = os.environ.get(settings.key_env) or None
     # What is loaded by now stays: the collector need not look at it again with every row.
     gc.freeze()
     path = str(folder) if source is None else source.path
+
+    def waiting() -> None:
+        if not quiet:
+            shown.step("batch.waiting_first")
+
     try:
         with job.held(folder, must_exist=False) as journal:
             if source is not None:
                 intake.take_in(folder, journal, source)
             journal.put(settings=settings)
-            intake.check_lengths(folder, journal, settings, key=key, path=path)
             show = None if quiet else _progress(shown)
             batch = job.Run(folder, journal, settings, key=key, on_progress=show)
+            if journal.counts().left and asyncio.run(intake.all_silent(settings, key, waiting)):
+                return batch.give_up(Failure.TIMEOUT_FIRST_BYTE)
+            intake.check_lengths(folder, journal, settings, key=key, path=path)
             return job.run(batch, (signal.SIGTERM, signal.SIGINT))
     except intake.InputError as error:
         _list_defects(shown, error)
@@ -197,9 +204,9 @@ def _tell(shown: Sink, ended: Ended, max_failed: int | None) -> int:
     here = shlex.quote(ended.folder)
     if ended.stopped is not None:
         shown.next_command(f"heavylift batch resume {here}")
-    elif ended.audit.failed:
+    elif ended.audit.failed and not ended.all_failed:
         shown.next_command(f"heavylift batch retry-failed {here}")
-    else:
+    elif not ended.all_failed:
         shown.next_command(f"heavylift batch export {here} answers.csv")
     return _exit(ended, max_failed)
 
@@ -207,7 +214,7 @@ def _tell(shown: Sink, ended: Ended, max_failed: int | None) -> int:
 def _exit(ended: Ended, max_failed: int | None) -> Exit:
     if ended.audit.sound:
         too_many = max_failed is not None and ended.audit.failed > max_failed
-        return Exit.NEGATIVE if too_many else Exit.OK
+        return Exit.NEGATIVE if too_many or ended.all_failed else Exit.OK
     if ended.stopped is None:
         return Exit.NEGATIVE
     # Stopped by a signal there is work left; stopped otherwise, no endpoint answered.
@@ -260,6 +267,7 @@ def retry_failed(
     """Run the failed rows once more."""
     from heavylift.batch import job
 
+    _checked(endpoint)
     count = job.retry_failed(folder)
     shown = sink(as_json)
     shown.note("batch.reopened", count=count)
@@ -322,11 +330,20 @@ def serve(
 # --- from options to records ---------------------------------------------------------------------
 
 
+def _checked(endpoints: tuple[str, ...]) -> tuple[str, ...]:
+    """The endpoints. Raises USE021 for one that is no URL of a server."""
+    from heavylift.wire.client import Endpoint
+
+    for url in endpoints:
+        Endpoint.parse(url)
+    return endpoints
+
+
 def _settings(endpoints: tuple[str, ...], given: dict[str, Any]) -> Settings:
     if given["max_cost"] is not None and None in (given["price_in"], given["price_out"]):
         raise click.UsageError(text("usage.batch.prices"))
     return Settings(
-        endpoints=endpoints,
+        endpoints=_checked(endpoints),
         key_env=given["key_env"],
         concurrency=given["concurrency"],
         pinned=given["pin"],
@@ -355,6 +372,7 @@ def _settings(endpoints: tuple[str, ...], given: dict[str, Any]) -> Settings:
 
 
 def _source(path: str, given: dict[str, Any]) -> Source:
+    from heavylift.batch import schema
     from heavylift.batch.inputs import Format
     from heavylift.batch.intake import Source
 
@@ -362,8 +380,8 @@ def _source(path: str, given: dict[str, Any]) -> Source:
         raise click.UsageError(text("usage.batch.prompt_or_template"))
     template = given["prompt"]
     if given["template"] is not None:
-        template = given["template"].read_text("utf-8")
-    schema = None if given["schema"] is None else _json(given["schema"].read_text("utf-8"))
+        template = schema.text_of(given["template"])
+    wanted = None if given["schema"] is None else schema.load(given["schema"])
     return Source(
         path=path,
         format=None if given["format"] is None else Format(given["format"]),
@@ -375,7 +393,7 @@ def _source(path: str, given: dict[str, Any]) -> Source:
             columns=dict(_pair(entry) for entry in given["column"]),
             id_column=given["id_column"],
             fields={name: _json(value) for name, value in map(_pair, given["param"])},
-            schema=schema,
+            schema=wanted,
         ),
         skip_invalid=given["skip_invalid"],
         replace=given["replace_input"],
@@ -411,9 +429,13 @@ def _list_defects(shown: Sink, error: InputError) -> None:
 def _progress(shown: Sink) -> Callable[[Progress], None]:
     """A line now and then on standard error."""
     last = -_SHOW_EVERY_S
+    told = False
 
     def show(now: Progress) -> None:
-        nonlocal last
+        nonlocal last, told
+        if now.waiting_for is not None and not now.answered and not told:
+            told = True
+            shown.step("batch.waiting_first")
         if time.monotonic() - last < _SHOW_EVERY_S:
             return
         last = time.monotonic()

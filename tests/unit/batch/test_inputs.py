@@ -130,6 +130,15 @@ def test_columns_fill_the_template(tmp_path: Path) -> None:
     assert unnamed.custom_id == "row-1"
 
 
+def test_a_row_of_columns_may_name_its_model(tmp_path: Path) -> None:
+    """--model wins over it; a model that is no name is a defect."""
+    source = write(tmp_path / "in.jsonl", {"custom_id": "a", "model": "own", "prompt": "hi"})
+    assert body(drafts(list(read(source, None, Shape())))[0])["model"] == "own"
+    assert body(drafts(list(read(source, None, SHAPE)))[0])["model"] == "m"
+    unnamed = write(tmp_path / "un.jsonl", {"model": 7, "prompt": "hi"})
+    assert list(read(unnamed, None, Shape())) == [Defect(line=1, problem="no_model")]
+
+
 def test_columns_can_be_renamed(tmp_path: Path) -> None:
     """The template's names are its own; a column of another name is mapped to them."""
     path = write(tmp_path / "in.jsonl", {"Obst Name": "fig"})
@@ -266,7 +275,8 @@ def test_a_folder_is_a_row_per_document(tmp_path: Path) -> None:
 
 def test_rows_can_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first line says which kind they are."""
-    stdin = io.TextIOWrapper(io.BytesIO(json.dumps(line("a")).encode() + b"\n"))
+    piped = io.BytesIO(json.dumps(line("a")).encode() + b"\n")
+    stdin = io.TextIOWrapper(io.BufferedReader(piped))
     monkeypatch.setattr(sys, "stdin", stdin)
     (draft,) = drafts(list(read("-", None, Shape())))
     assert draft.custom_id == "a"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from heavylift.batch.records import Audit, Ended, Estimate, Status
 from heavylift.cli.output import glyphs
 from heavylift.cli.text import text
+from heavylift.wire.failures import Failure
 
 
 @functools.singledispatch
@@ -39,8 +40,14 @@ def _(record: Ended) -> Iterator[str]:
     yield text("batch.folder", folder=record.folder)
     if record.stopped is not None:
         yield f"{glyphs()['warn']} {text('batch.stopped', reason=record.stopped)}"
+        yield from _meaning(record, record.stopped)
     yield from lines(record.audit)
     yield from _reasons(record.reasons)
+    failures = {name: count for name, count in record.reasons.items() if name in set(Failure)}
+    if record.all_failed and failures:
+        most = max(failures, key=failures.__getitem__)
+        yield f"{glyphs()['warn']} {text('batch.all_failed', reason=most)}"
+        yield from _meaning(record, most)
     yield "  " + text(
         "batch.used",
         prompt=record.prompt_tokens,
@@ -90,6 +97,12 @@ def _(record: Estimate) -> Iterator[str]:
     )
     if record.cost_usd is not None:
         yield "  " + text("batch.cost", usd=f"{record.cost_usd:.2f}")
+
+
+def _meaning(record: Ended, reason: str) -> Iterator[str]:
+    """What a failure means and what to do; nothing for another reason."""
+    if reason in set(Failure):
+        yield "  " + text(f"batch.means.{reason}", endpoint=", ".join(record.endpoints))
 
 
 def _reasons(reasons: Mapping[str, int]) -> Iterator[str]:
