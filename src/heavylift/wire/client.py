@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from heavylift.errors import HeavyliftError, Scalar
+from heavylift.errors import HeavyliftError, Params, Scalar
 from heavylift.wire import anthropic, completions, openai, sse
 from heavylift.wire.failures import (
     UNDECODABLE,
@@ -80,7 +80,7 @@ class Endpoint:
         except ValueError as problem:
             raise HeavyliftError("USE022", {"detail": str(problem).partition(" as ")[0]}) from None
         if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc:
-            meant = f"http://{url}" if _is_address(url) else None
+            meant = f"http://{url}" if is_address(url) else None
             raise HeavyliftError("USE021", {"suggestion": meant})
         base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
         return cls(base_url=base.removesuffix("/v1").rstrip("/"), key=key)
@@ -101,7 +101,7 @@ class Limits:
     total_s: float | None = None
 
 
-def _is_address(words: str) -> bool:
+def is_address(words: str) -> bool:
     """True for a host with its port, as in a URL whose `http://` was left out."""
     return re.match(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}(/|$)", words) is not None
 
@@ -116,9 +116,9 @@ def unanswered(
 ) -> HeavyliftError:
     """The error of a server that did not answer as it should: a code for each thing to be done.
 
-    WIRE062 nothing listens, WIRE063 no such host, WIRE064 no connection, WIRE065 and WIRE066 too
-    late to connect and to answer, WIRE067 the connection was lost, WIRE068 no such route, WIRE069
-    no valid key, WIRE003 any other answer.
+    WIRE062 nothing listens, WIRE063 no such host, WIRE064 and WIRE070 no connection, WIRE065 and
+    WIRE066 too late to connect and to answer, WIRE067 the connection was lost, WIRE068 no such
+    route, WIRE069 no valid key, WIRE003 any other answer.
     """
     limits = limits or Limits()
     params: dict[str, Scalar] = {"url": url, "status": status, "failure": failure}
@@ -131,18 +131,24 @@ def unanswered(
     if failure in late:
         code, waited_s = late[failure]
         return HeavyliftError(code, {**params, "seconds": f"{waited_s or 0:g}"})
+    if failure is Failure.CONNECT:
+        return _unconnected(params, fault)
+    if status is None:
+        return HeavyliftError("WIRE067", params)
+    by_status = {Failure.NOT_FOUND: "WIRE068", Failure.UNAUTHORISED: "WIRE069"}
+    return HeavyliftError(by_status.get(failure, "WIRE003"), params)
+
+
+def _unconnected(params: Params, fault: BaseException | None) -> HeavyliftError:
     if isinstance(fault, aiohttp.ClientConnectorDNSError):
         return HeavyliftError("WIRE063", {**params, "host": fault.host})
     if isinstance(fault, aiohttp.ClientConnectorError) and isinstance(
         fault.os_error, ConnectionRefusedError
     ):
         return HeavyliftError("WIRE062", params)
-    if failure is Failure.CONNECT:
-        return HeavyliftError("WIRE064", {**params, "reason": str(fault or failure)})
-    if status is None:
-        return HeavyliftError("WIRE067", params)
-    by_status = {Failure.NOT_FOUND: "WIRE068", Failure.UNAUTHORISED: "WIRE069"}
-    return HeavyliftError(by_status.get(failure, "WIRE003"), params)
+    if fault is not None:
+        return HeavyliftError("WIRE064", {**params, "reason": str(fault)})
+    return HeavyliftError("WIRE070", params)
 
 
 class Timed(msgspec.Struct, frozen=True, gc=False):
