@@ -28,15 +28,17 @@ def shipped_prose() -> str:
 
 
 def read_prose(path: Path) -> str:
-    """The user's own text. Raises USE062 when it cannot be read or is too short."""
+    """The user's own text. Raises USE062 when it cannot be read, USE074 when too short."""
     text = _read(path)
     if len(text) < _FEWEST_CHARS:
-        raise HeavyliftError("USE062", {"path": str(path), "detail": f"< {_FEWEST_CHARS}"})
+        raise HeavyliftError(
+            "USE074", {"path": str(path), "found": len(text), "fewest": _FEWEST_CHARS}
+        )
     return text
 
 
 def read_trace(path: Path) -> tuple[Arrival, ...]:
-    """A trace file. Raises USE061 and USE062."""
+    """A trace file. Raises USE062 and what `parse_trace` does."""
     return parse_trace(_read(path), str(path))
 
 

@@ -28,7 +28,7 @@ from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
 from heavylift.records.served_model import ServedModel
 from heavylift.telemetry.engine_queue import MetricNames
-from heavylift.wire.client import Client, Endpoint, Identity, Limits
+from heavylift.wire.client import Client, Endpoint, Identity, Limits, unanswered
 
 _CALIBRATION_CHARS: Final = 8000
 _WARM_UP_TOKENS: Final = 8
@@ -112,10 +112,13 @@ class _Bench:
         await run.closed(short, requests)
         if all(sample.failure is not None for sample in run.samples):
             first = run.samples[0]
+            url = self._client.endpoint.base_url
+            if first.status is None and first.failure is not None:
+                raise unanswered(url, first.failure, limits=self._client.limits)
             raise HeavyliftError(
                 "WIRE060",
                 {
-                    "url": self._client.endpoint.base_url,
+                    "url": url,
                     "failure": str(first.failure),
                     "status": first.status,
                     "message": first.error or "",

@@ -66,12 +66,13 @@ def parse_trace(text: str, path: str) -> tuple[Arrival, ...]:
     Times are milliseconds when `timestamp` is a whole number (as Mooncake's traces have it),
     seconds when it is a fraction, or a date (as Azure's). Conversations without times
     (`conversations` or `messages`) all arrive at 0: use them with a rate or a closed loop.
-    Raises USE061 with the line that cannot be read.
+    Raises USE061 with the line that cannot be read, USE076 with one that states no size, USE071
+    for a trace without any.
     """
     rows = _json_rows(text, path) if text.lstrip().startswith("{") else _csv_rows(text)
     arrivals = [_arrival(row, path, line) for line, row in rows]
     if not arrivals:
-        raise HeavyliftError("USE061", {"path": path, "line": 1, "detail": "empty"})
+        raise HeavyliftError("USE071", {"path": path})
     first = min(arrival.at_s for arrival in arrivals)
     moved = (replace(arrival, at_s=arrival.at_s - first) for arrival in arrivals)
     return tuple(sorted(moved, key=lambda arrival: arrival.at_s))
@@ -105,7 +106,8 @@ def _arrival(row: dict[str, Any], path: str, line: int) -> Arrival:
     except (ValueError, TypeError) as problem:
         raise _unreadable(path, line, str(problem)) from problem
     if arrival.input_tokens is None and not turns:
-        raise _unreadable(path, line, f"none of: {', '.join((*_INPUT, 'conversations'))}")
+        names = ", ".join((*_INPUT, "conversations"))
+        raise HeavyliftError("USE076", {"path": path, "line": line, "names": names})
     return arrival
 
 

@@ -18,6 +18,7 @@ import click
 
 from heavylift.batch.policy import Budget, Patience, RetryRules
 from heavylift.batch.records import Clocks, Ended, Progress, Settings, Shape
+from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
@@ -77,20 +78,22 @@ _HOW: Final = _options(
     _option("--dedupe", is_flag=True),
     _option("--keep-order", is_flag=True),
     _option("--attempts", type=click.IntRange(1), default=6, show_default=True),
-    _option("--requests-per-minute", type=click.FloatRange(0, min_open=True)),
-    _option("--tokens-per-minute", type=click.FloatRange(0, min_open=True)),
-    _option("--connect-timeout", type=float, default=10.0, show_default=True, metavar="S"),
-    _option("--first-byte-timeout", type=float, default=3600.0, show_default=True, metavar="S"),
-    _option("--gap-timeout", type=float, default=600.0, show_default=True, metavar="S"),
-    _option("--total-timeout", type=float, metavar="S"),
-    _option("--wait", type=float, default=60.0, show_default=True, metavar="S"),
-    _option("--patience", type=float, default=3600.0, show_default=True, metavar="S"),
-    _option("--drain", type=float, default=30.0, show_default=True, metavar="S"),
-    _option("--max-cost", type=float, metavar="USD"),
+    _option("--requests-per-minute", type=FiniteRange(0, min_open=True)),
+    _option("--tokens-per-minute", type=FiniteRange(0, min_open=True)),
+    _option("--connect-timeout", type=FiniteRange(0), default=10.0, show_default=True, metavar="S"),
+    _option(
+        "--first-byte-timeout", type=FiniteRange(0), default=3600.0, show_default=True, metavar="S"
+    ),
+    _option("--gap-timeout", type=FiniteRange(0), default=600.0, show_default=True, metavar="S"),
+    _option("--total-timeout", type=FiniteRange(0), metavar="S"),
+    _option("--wait", type=FiniteRange(0), default=60.0, show_default=True, metavar="S"),
+    _option("--patience", type=FiniteRange(0), default=3600.0, show_default=True, metavar="S"),
+    _option("--drain", type=FiniteRange(0), default=30.0, show_default=True, metavar="S"),
+    _option("--max-cost", type=FiniteRange(0), metavar="USD"),
     _option("--max-total-tokens", type=click.IntRange(1)),
-    _option("--max-time", type=float, metavar="S"),
-    _option("--price-in", type=float, metavar="USD"),
-    _option("--price-out", type=float, metavar="USD"),
+    _option("--max-time", type=FiniteRange(0), metavar="S"),
+    _option("--price-in", type=FiniteRange(0), metavar="USD"),
+    _option("--price-out", type=FiniteRange(0), metavar="USD"),
     _option("--key-env", default="HEAVYLIFT_API_KEY", show_default=True, metavar="NAME"),
 )
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
-from heavylift.cli.served import Served, served_options
+from heavylift.cli.served import OutputFile, Served, served_options
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # imported when a benchmark runs: --help stays fast
     from heavylift.bench.records import Load
     from heavylift.bench.run import Wish
 
-_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_FILE: Final = OutputFile()
 _READABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _COUNT: Final = click.IntRange(min=1)
 _SIMPLE_REQUESTS: Final = 10
@@ -72,7 +73,7 @@ class _Options:
 @click.option("--concurrency", "-c", type=_COUNT, multiple=True, help=text("bench.concurrency"))
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     multiple=True,
     metavar="PER_S",
     help=text("bench.rate"),
@@ -113,10 +114,10 @@ class _Options:
 @click.option("--seed", type=int, default=0, show_default=True, help=text("bench.seed"))
 @click.option("--text", "prose", type=_READABLE, help=text("bench.text"))
 @click.option("--extra", metavar="JSON", help=text("bench.extra"))
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help=text("bench.timeout"))
+@click.option("--timeout", type=FiniteRange(min=0, min_open=True), help=text("bench.timeout"))
 @click.option(
     "--max-error-rate",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.01,
     show_default=True,
     help=text("bench.max_error_rate"),
@@ -161,7 +162,11 @@ def compare(a: Path, b: Path, seed: int, as_json: bool) -> int:
     from heavylift.bench.stats import compare as compared
 
     chance = random.Random(seed).random  # noqa: S311 - resampling, not secrecy
-    comparison = compared(read_samples(a), read_samples(b), names=(str(a), str(b)), chance=chance)
+    runs = {path: read_samples(path) for path in (a, b)}
+    for path, samples in runs.items():
+        if not samples:
+            raise HeavyliftError("USE071", {"path": str(path)})
+    comparison = compared(runs[a], runs[b], names=(str(a), str(b)), chance=chance)
     sink(as_json).record("bench_compare", comparison)
     return Exit.NEGATIVE if any(change.is_worse for change in comparison.changes) else Exit.OK
 
@@ -177,6 +182,12 @@ def _wish(url: str, served: Served, options: _Options) -> Wish:
 
     if options.find and options.slo is None:
         raise HeavyliftError("USE064", {})
+    if options.rate and (options.concurrency or options.find):
+        other = "--concurrency" if options.concurrency else "--find"
+        raise HeavyliftError("USE072", {"other": other})
+    if options.shared_tokens > options.prompt_tokens:
+        shared, whole = options.shared_tokens, options.prompt_tokens
+        raise HeavyliftError("USE073", {"shared": shared, "whole": whole})
     trace = () if options.trace is None else read_trace(options.trace)
     simple = options.profile == "simple"
     return Wish(

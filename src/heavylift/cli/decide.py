@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from heavylift.cli.fresh_prices import fresh_price
+from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.cli.workload import Asked, Seconds, Volume, holds_nothing, workload_options
@@ -38,8 +39,8 @@ DEFAULT_TPOT_LIMIT_S = 0.05
 @click.option("--ttft", "ttft_limit_s", type=Seconds(), help=text("option.ttft_limit"))
 @click.option("--in-house", is_flag=True, help=text("option.in_house"))
 @click.option("--api", help=text("option.api"))
-@click.option("--rent", type=click.FloatRange(0, min_open=True), help=text("option.rent"))
-@click.option("--buy", type=click.FloatRange(0, min_open=True), help=text("option.buy"))
+@click.option("--rent", type=FiniteRange(0, min_open=True), help=text("option.rent"))
+@click.option("--buy", type=FiniteRange(0, min_open=True), help=text("option.buy"))
 @click.option(
     "--prices",
     "prices_path",

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.served import KEY_VARIABLE, Served
 from heavylift.cli.text import text
-from heavylift.errors import Exit
+from heavylift.errors import Exit, HeavyliftError
 
 if TYPE_CHECKING:  # imported when a comparison runs: --help stays fast
     from heavylift.wire.client import Endpoint
@@ -35,7 +36,7 @@ _GROUPS: Final = ("facts", "logic", "code", "chinese", "summary")
 )
 @click.option(
     "--margin",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=FiniteRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
     help=text("quality.margin"),
@@ -116,10 +117,14 @@ def command(reference: str, candidate: str, as_json: bool, **given: Any) -> int:
 
 
 def _source(given: str, key_env: str) -> Endpoint | Path:
-    """A file when there is one of that name, else a URL."""
+    """A file when there is one of that name, else a URL. Raises USE069 for neither."""
+    from heavylift.wire.client import is_address
+
     path = Path(given)
     if path.is_file():
         return path
+    if "://" not in given and not is_address(given):
+        raise HeavyliftError("USE069", {"given": given})
     served = Served(model="", key_env=key_env, variant=None, release=None, quantised=None)
     return served.endpoint(given)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -13,6 +14,21 @@ from heavylift.cli.text import text
 from heavylift.wire.client import Endpoint
 
 KEY_VARIABLE: Final = "HEAVYLIFT_API_KEY"
+
+
+class OutputFile(click.Path):
+    """A file to be written at the end: whether it can be is found before the work, not after."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path, in a folder that exists and takes new files."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.exists() and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+            self.fail(text("usage.output_file", path=str(path)), param, ctx)
+        return path
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

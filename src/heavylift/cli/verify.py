@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
-from heavylift.cli.served import Served, served_options
+from heavylift.cli.served import OutputFile, Served, served_options
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
 from heavylift.units import parse_tokens
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # imported when a verification runs: --help stays fast
     from heavylift.verify.records import CheckResult
     from heavylift.verify.run import Wish
 
-_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_FILE: Final = OutputFile()
 _READABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _FEATURES: Final = ("tools", "structured", "reasoning", "images", "completions", "messages")
 
@@ -62,7 +63,7 @@ _FEATURES: Final = ("tools", "structured", "reasoning", "images", "completions",
 @click.option("--extra", metavar="JSON", help=text("bench.extra"))
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=900.0,
     show_default=True,
     help=text("verify.timeout"),
@@ -103,16 +104,18 @@ def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
     from heavylift.facts.catalog import Catalog
     from heavylift.verify.records import Profile
     from heavylift.verify.run import Wish
-    from heavylift.verify.suites import own, shipped
+    from heavylift.verify.suites import own, require_known, shipped
     from heavylift.wire.client import Limits
 
     catalog = Catalog()
     formats = catalog.reply_formats()
     own_checks = () if given["checks"] is None else own(given["checks"])
+    checks = (*shipped(), *own_checks)
+    require_known(checks, (*given["only"], *given["skip"]))
     timeout_s = given["timeout"]
     return Wish(
         endpoint=served.endpoint(url),
-        checks=(*shipped(), *own_checks),
+        checks=checks,
         profile=Profile(given["profile"]),
         prose=shipped_prose(),
         markers=tuple(marker for each in formats for marker in each.markers),
@@ -159,11 +162,18 @@ def _known_features(catalog: Catalog, model: str) -> frozenset[str]:
 
 
 def _memory(plan: Path | None, log: Path | None) -> tuple[CheckResult, ...]:
-    """Planned against observed memory, where a plan and the engine's log are given."""
-    if plan is None or log is None:
+    """Planned against observed memory, where a plan and the engine's log are given.
+
+    Raises PLAN041 for a plan that is none, with a log or without.
+    """
+    if plan is None:
         return ()
     from heavylift.cli.last import decode_plan
+
+    planned = decode_plan(plan.read_bytes(), str(plan))
+    if log is None:
+        return ()
     from heavylift.verify.memory import memory_results
 
     lines = log.read_text("utf-8", "replace").splitlines()
-    return memory_results(decode_plan(plan.read_bytes(), str(plan)), lines)
+    return memory_results(planned, lines)

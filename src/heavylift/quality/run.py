@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from heavylift.wire.reply import ChatRequest
 
 OnAnswer = Callable[[str, int, int], None]
 """Called with the side's name, how many answers there are, and how many there will be."""
+
+T = TypeVar("T")
 
 _RIGHT: Final = ("right", "exact_match", "acc", "score")
 _ID: Final = ("question", "id", "doc_id")
@@ -133,7 +135,7 @@ def read_answers(path: Path) -> tuple[Answer, ...]:
     """Graded answers from JSON lines: ours, or the samples that lm-eval writes.
 
     A row has an id (`question`, `id` or `doc_id`) and a grade (`right`, `exact_match`, `acc` or
-    `score`, right from 0.5 up). Raises USE062 for a row without.
+    `score`, right from 0.5 up). Raises USE075 for a row without, USE077 for one that is no JSON.
     """
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -143,23 +145,36 @@ def read_answers(path: Path) -> tuple[Answer, ...]:
 
 
 def read_questions(path: Path) -> tuple[Question, ...]:
-    """The user's own questions, one JSON object per line. Raises USE062 with the line."""
+    """The user's own questions, one JSON object per line. Raises USE077 with the line."""
     try:
         lines = path.read_text("utf-8").splitlines()
-        return tuple(msgspec.json.decode(line, type=Question) for line in lines if line.strip())
-    except (OSError, *UNDECODABLE) as problem:
+    except (OSError, UnicodeDecodeError) as problem:
         raise _unusable(path, str(problem)) from problem
+    return tuple(
+        _decoded(path, number, line, Question)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    )
+
+
+def _decoded(path: Path, number: int, line: str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except UNDECODABLE as problem:
+        raise HeavyliftError(
+            "USE077", {"path": str(path), "line": number, "detail": str(problem)}
+        ) from problem
 
 
 def _row(path: Path, number: int, line: str) -> Answer:
-    try:
-        row = msgspec.json.decode(line, type=dict[str, Any])
-    except UNDECODABLE as problem:
-        raise _unusable(path, f"{number}: {problem}") from problem
+    row = _decoded(path, number, line, dict[str, Any])
     name = next((row[key] for key in _ID if key in row), None)
     grade_ = next((row[key] for key in _RIGHT if isinstance(row.get(key), int | float)), None)
     if name is None or grade_ is None:
-        raise _unusable(path, f"{number}: {', '.join((*_ID, *_RIGHT))}")
+        ids, grades = ", ".join(_ID), ", ".join(_RIGHT)
+        raise HeavyliftError(
+            "USE075", {"path": str(path), "line": number, "ids": ids, "grades": grades}
+        )
     return Answer(
         question=str(name),
         group=str(row.get("group", path.stem)),

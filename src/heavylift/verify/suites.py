@@ -4,6 +4,7 @@ for the reading.
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
@@ -103,6 +104,24 @@ def decode(text: str, path: str) -> tuple[Check, ...]:
         if check.probe not in PROBES:
             raise HeavyliftError("USE068", {"path": path, "check": check.id, "probe": check.probe})
     return checks
+
+
+def require_known(checks: Iterable[Check], names: Iterable[str]) -> None:
+    """Raises USE070 for a name that is neither a check nor a group, with those near it."""
+    checks = tuple(checks)
+    groups = sorted({check.group for check in checks})
+    known = {*groups, *(check.id for check in checks)}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=3)
+            raise HeavyliftError(
+                "USE070",
+                {
+                    "name": name,
+                    "suggestion": "' or '".join(near),
+                    "known": ", ".join(groups),
+                },
+            )
 
 
 def chosen(

@@ -11,11 +11,12 @@ would carry the key elsewhere).
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Self
@@ -24,7 +25,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Params, Scalar
 from heavylift.wire import anthropic, completions, openai, sse
 from heavylift.wire.failures import (
     UNDECODABLE,
@@ -55,6 +56,8 @@ being closed from the other side meanwhile: the request is written again, to ano
 engines announce keep-alive and close after every stream. A later loss is not of this kind."""
 _LINGER_S: Final = 0.25
 """How long the end of the reply is awaited after `[DONE]`, so that its connection can be reused."""
+_LOOK_S: Final = 30.0
+"""The longest wait for what a server says of itself: no generation is in it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,13 +69,19 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str, key: str | None = None) -> Endpoint:
-        """An endpoint from a URL as typed, with or without `/v1`. Raises USE021 for another thing.
+        """An endpoint from a URL as typed, with or without `/v1`. Raises USE021 for another thing,
+        USE022 for a host or port that cannot be.
 
         A URL that holds a user name or password is refused: it would end up in logs.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise HeavyliftError("USE021", {"scheme": parts.scheme, "host": parts.hostname})
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError as problem:
+            raise HeavyliftError("USE022", {"detail": str(problem).partition(" as ")[0]}) from None
+        if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc:
+            meant = f"http://{url}" if is_address(url) else None
+            raise HeavyliftError("USE021", {"suggestion": meant})
         base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
         return cls(base_url=base.removesuffix("/v1").rstrip("/"), key=key)
 
@@ -90,6 +99,56 @@ class Limits:
     first_byte_s: float | None = 900.0
     gap_s: float | None = 600.0
     total_s: float | None = None
+
+
+def is_address(words: str) -> bool:
+    """True for a host with its port, as in a URL whose `http://` was left out."""
+    return re.match(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}(/|$)", words) is not None
+
+
+def unanswered(
+    url: str,
+    failure: Failure,
+    *,
+    status: int | None = None,
+    fault: BaseException | None = None,
+    limits: Limits | None = None,
+) -> HeavyliftError:
+    """The error of a server that did not answer as it should: a code for each thing to be done.
+
+    WIRE062 nothing listens, WIRE063 no such host, WIRE064 and WIRE070 no connection, WIRE065 and
+    WIRE066 too late to connect and to answer, WIRE067 the connection was lost, WIRE068 no such
+    route, WIRE069 no valid key, WIRE003 any other answer.
+    """
+    limits = limits or Limits()
+    params: dict[str, Scalar] = {"url": url, "status": status, "failure": failure}
+    late = {
+        Failure.TIMEOUT_CONNECT: ("WIRE065", limits.connect_s),
+        Failure.TIMEOUT_FIRST_BYTE: ("WIRE066", limits.first_byte_s),
+        Failure.TIMEOUT_GAP: ("WIRE066", limits.gap_s),
+        Failure.TIMEOUT_TOTAL: ("WIRE066", limits.total_s),
+    }
+    if failure in late:
+        code, waited_s = late[failure]
+        return HeavyliftError(code, {**params, "seconds": f"{waited_s or 0:g}"})
+    if failure is Failure.CONNECT:
+        return _unconnected(params, fault)
+    if status is None:
+        return HeavyliftError("WIRE067", params)
+    by_status = {Failure.NOT_FOUND: "WIRE068", Failure.UNAUTHORISED: "WIRE069"}
+    return HeavyliftError(by_status.get(failure, "WIRE003"), params)
+
+
+def _unconnected(params: Params, fault: BaseException | None) -> HeavyliftError:
+    if isinstance(fault, aiohttp.ClientConnectorDNSError):
+        return HeavyliftError("WIRE063", {**params, "host": fault.host})
+    if isinstance(fault, aiohttp.ClientConnectorError) and isinstance(
+        fault.os_error, ConnectionRefusedError
+    ):
+        return HeavyliftError("WIRE062", params)
+    if fault is not None:
+        return HeavyliftError("WIRE064", {**params, "reason": str(fault)})
+    return HeavyliftError("WIRE070", params)
 
 
 class Timed(msgspec.Struct, frozen=True, gc=False):
@@ -296,19 +355,19 @@ class Client:
         )
 
     async def models(self) -> tuple[ModelCard, ...]:
-        """The models the server lists. Raises WIRE003 when it does not answer as it should."""
+        """The models the server lists. Raises as `unanswered` says when it does not answer."""
         document = await self._get_json("/v1/models")
         try:
             listed = msgspec.convert(document, _ModelList)
         except msgspec.ValidationError as problem:
-            raise self._refused("/v1/models", HTTPStatus.OK, Failure.MALFORMED) from problem
+            raise self._refused("/v1/models") from problem
         return tuple(
             ModelCard(id=model.id, context_tokens=model.max_model_len, owned_by=model.owned_by)
             for model in listed.data
         )
 
     async def first_model(self) -> ModelCard:
-        """The first model the server lists. Raises WIRE003 as `models`, WIRE061 for no model."""
+        """The first model the server lists. Raises as `models`, WIRE061 for no model."""
         listed = await self.models()
         if not listed:
             raise HeavyliftError("WIRE061", {"url": self.endpoint.base_url})
@@ -358,12 +417,12 @@ class Client:
         try:
             return msgspec.convert(document, _Tokens).tokens
         except msgspec.ValidationError as problem:
-            raise self._refused("/tokenize", HTTPStatus.OK, Failure.MALFORMED) from problem
+            raise self._refused("/tokenize") from problem
 
     async def page(self, path: str) -> str | None:
         """The text at a path (metrics, for one); None where there is no such route.
 
-        Raises WIRE003 when the server answers with another error, or not at all.
+        Raises as `unanswered` says when the server answers with another error, or not at all.
         """
         exchange = self._exchange("GET", path)
         await exchange.open()
@@ -373,7 +432,7 @@ class Client:
         if failure is Failure.NOT_FOUND:
             return None
         if failure is not None:
-            raise self._refused(path, exchange.known_status, failure)
+            raise exchange.error(failure)
         return content.decode("utf-8", "replace")
 
     async def _get_json(self, path: str, body: bytes | None = None) -> Any:
@@ -383,15 +442,16 @@ class Client:
         exchange.close()
         failure = exchange.failure or classify_status(exchange.status, decode_error(content))
         if failure is not None:
-            raise self._refused(path, exchange.known_status, failure)
+            raise exchange.error(failure)
         try:
             return msgspec.json.decode(content)
         except UNDECODABLE as problem:
-            raise self._refused(path, exchange.known_status, Failure.MALFORMED) from problem
+            raise exchange.error(Failure.MALFORMED) from problem
 
-    def _refused(self, path: str, status: int | None, failure: Failure) -> HeavyliftError:
-        url = f"{self.endpoint.base_url}{path}"
-        return HeavyliftError("WIRE003", {"url": url, "status": status, "failure": failure})
+    def _refused(self, path: str) -> HeavyliftError:
+        return unanswered(
+            f"{self.endpoint.base_url}{path}", Failure.MALFORMED, status=HTTPStatus.OK
+        )
 
     def _exchange(
         self, method: str, path: str, body: bytes | None = None, protocol: Protocol = CHAT
@@ -399,13 +459,17 @@ class Client:
         if self._session is None:
             message = "the client is not open"
             raise RuntimeError(message)
+        limits = self.limits
+        if method == "GET":
+            brief_s = min(_LOOK_S, limits.first_byte_s or _LOOK_S)
+            limits = replace(limits, first_byte_s=brief_s)
         return _Exchange(
             session=self._session,
             method=method,
             url=f"{self.endpoint.base_url}{path}",
             body=body,
             headers=protocol.all_headers(self.endpoint.key),
-            limits=self.limits,
+            limits=limits,
             clock=self.clock,
         )
 
@@ -585,6 +649,7 @@ class _Exchange:
         self._is_reused = False
         self._written_at: float | None = None
         self.failure: Failure | None = None
+        self.fault: BaseException | None = None
         self.resent = 0
         self.started_at = 0.0
         self.stopwatch = Stopwatch(0.0)
@@ -728,7 +793,14 @@ class _Exchange:
         deadline = asyncio.get_running_loop().time() + wait_s
         return deadline if self._give_up_at is None else min(deadline, self._give_up_at)
 
+    def error(self, failure: Failure) -> HeavyliftError:
+        """The error to raise for this failure."""
+        return unanswered(
+            self._url, failure, status=self.known_status, fault=self.fault, limits=self._limits
+        )
+
     def _fail(self, error: BaseException) -> None:
+        self.fault = error
         now = asyncio.get_running_loop().time()
         if not isinstance(error, TimeoutError):
             protocol = isinstance(error, aiohttp.ClientResponseError)

@@ -31,7 +31,7 @@ def test_the_users_own_text_is_taken_when_it_is_long_enough(tmp_path: Path) -> N
     path.write_text("word " * 1000)
     assert len(read_prose(path)) == 5000
     path.write_text("too short")
-    with pytest.raises(HeavyliftError, match="USE062"):
+    with pytest.raises(HeavyliftError, match="USE074"):
         read_prose(path)
     with pytest.raises(HeavyliftError, match="USE062"):
         read_prose(tmp_path / "nothing.txt")

@@ -70,10 +70,16 @@ def test_conversations_keep_the_users_turns() -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("{}", 1), ('{"timestamp": 1, "input_length": 5}\n{broken', 2), ("a,b\n1,2\n", 2), ("", 1)],
+    [("{}", 1), ('{"timestamp": 1, "input_length": 5}\n{broken', 2), ("a,b\n1,2\n", 2)],
 )
 def test_a_row_that_is_no_request_is_named_by_its_line(text: str, line: int) -> None:
     """Nothing to send, or not to be read."""
-    with pytest.raises(HeavyliftError, match="USE061") as caught:
+    with pytest.raises(HeavyliftError, match=r"USE061|USE076") as caught:
         parse_trace(text, "trace")
     assert caught.value.params["line"] == line
+
+
+def test_a_trace_without_requests_is_refused() -> None:
+    """USE071: there is no line to name."""
+    with pytest.raises(HeavyliftError, match="USE071"):
+        parse_trace("", "trace")

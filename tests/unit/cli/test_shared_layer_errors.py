@@ -11,10 +11,11 @@ from heavylift.errors import Exit, HeavyliftError, Scalar
 @pytest.mark.parametrize(
     ("code", "params", "status"),
     [
-        ("USE021", {"scheme": "ftp", "host": None}, Exit.USAGE),
+        ("USE021", {"suggestion": None}, Exit.USAGE),
+        ("USE022", {"detail": "d"}, Exit.USAGE),
         ("WIRE001", {"limit_bytes": 16}, Exit.ENGINE),
         ("WIRE002", {"detail": "x"}, Exit.ENGINE),
-        ("WIRE003", {"url": "u", "status": None, "failure": "connect"}, Exit.ENGINE),
+        ("WIRE003", {"url": "u", "status": 500, "failure": "server_error"}, Exit.ENGINE),
         ("STA001", {"path": "p", "found": 2, "known": 1}, Exit.ENVIRONMENT),
         ("STA002", {"path": "p", "fs_type": "nfs4", "mount": "/home"}, Exit.ENVIRONMENT),
         ("STA003", {"path": "p", "detail": "x"}, Exit.ENVIRONMENT),

@@ -527,7 +527,7 @@ def test_an_engine_that_is_loading_says_so() -> None:
 
 
 def test_a_model_list_that_cannot_be_had_is_an_error_with_its_reason() -> None:
-    """WIRE003 names address, status and class."""
+    """WIRE069 names address, status and class."""
 
     async def refused(_: ScriptedServer, client: Client) -> HeavyliftError:
         with pytest.raises(HeavyliftError) as caught:
@@ -535,7 +535,7 @@ def test_a_model_list_that_cannot_be_had_is_an_error_with_its_reason() -> None:
         return caught.value
 
     error = with_server(scripted('[server]\nkey = "k"\n'), refused)
-    assert error.code == "WIRE003"
+    assert error.code == "WIRE069"
     assert (error.params["status"], error.params["failure"]) == (401, "unauthorised")
 
 
