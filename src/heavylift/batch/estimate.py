@@ -16,7 +16,7 @@ from heavylift.batch.outputs import spooled
 from heavylift.batch.records import Estimate, Settings
 from heavylift.batch.store import Journal, open_journal
 from heavylift.errors import HeavyliftError
-from heavylift.wire.client import Client, Endpoint
+from heavylift.wire.client import Client, Endpoint, unanswered
 
 _BYTES_PER_TOKEN: Final = 4
 """A rough mean over English text, only where no server counts; the estimate says so."""
@@ -94,14 +94,7 @@ async def _with_answers(
         async with room:
             reply = await client.post(row.url, bytes(row.body))
         if reply.failure is not None:
-            raise HeavyliftError(
-                "WIRE003",
-                {
-                    "url": client.endpoint.base_url,
-                    "status": reply.status,
-                    "failure": reply.failure,
-                },
-            )
+            raise unanswered(client.endpoint.base_url, reply.failure, status=reply.status)
         return reply.latency.e2e_s or 0.0, routes.read(row.url, reply.body)
 
     seen = await asyncio.gather(*map(ask, chosen))
