@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import msgspec
@@ -18,10 +19,25 @@ from heavylift.cli.text import text
 from heavylift.cli.workload import Asked, Seconds, Volume, holds_nothing, workload_options
 from heavylift.errors import Exit, HeavyliftError
 from heavylift.plan.cost import Comparison, Wanted
-from heavylift.plan.money import STATED, OwnPrices
+from heavylift.plan.money import STATED, OwnPrices, dated_later
 from heavylift.records.decision import TokenPrice
 
 DEFAULT_TPOT_LIMIT_S = 0.05
+
+
+class Usd(click.ParamType[float]):
+    """An amount of money above 0."""
+
+    name = "usd"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The amount."""
+        amount: float = click.FLOAT.convert(value, param, ctx)
+        if not 0 < amount < math.inf:
+            self.fail(text("usage.usd", value=value), param, ctx)
+        return amount
 
 
 @click.command(help=text("help.decide"))
@@ -38,8 +54,8 @@ DEFAULT_TPOT_LIMIT_S = 0.05
 @click.option("--ttft", "ttft_limit_s", type=Seconds(), help=text("option.ttft_limit"))
 @click.option("--in-house", is_flag=True, help=text("option.in_house"))
 @click.option("--api", help=text("option.api"))
-@click.option("--rent", type=click.FloatRange(0, min_open=True), help=text("option.rent"))
-@click.option("--buy", type=click.FloatRange(0, min_open=True), help=text("option.buy"))
+@click.option("--rent", type=Usd(), help=text("option.rent"))
+@click.option("--buy", type=Usd(), help=text("option.buy"))
 @click.option(
     "--prices",
     "prices_path",
@@ -75,25 +91,33 @@ def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
     if options["fresh_prices"]:
         fresh = fresh_price(comparison.price, wanted.day)
         comparison = replace(comparison, own=replace(comparison.own, api=fresh))
-    out.record("decide", comparison.decision())
+    decision = comparison.decision()
+    out.record("decide", decision)
+    price = decision.price
+    if dated_later(price, wanted.day):
+        day_asked = wanted.day.isoformat()
+        out.note("decide.dated_later", provider=price.provider, as_of=price.as_of, day=day_asked)
     lengths = f"--isl {wanted.workload.input_tokens} --osl {wanted.workload.output_tokens}"
     out.next_command(f"heavylift speed {model} --on {plan.rack.label} {lengths}")
     return Exit.OK
 
 
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
 class _Api(msgspec.Struct, forbid_unknown_fields=True):
-    input_usd: float
-    output_usd: float
-    cached_input_usd: float | None = None
+    input_usd: Amount
+    output_usd: Amount
+    cached_input_usd: Amount | None = None
 
 
 class _Rent(msgspec.Struct, forbid_unknown_fields=True):
-    usd_per_gpu_hour: float
+    usd_per_gpu_hour: Amount
 
 
 class _Buy(msgspec.Struct, forbid_unknown_fields=True):
-    usd_per_machine: float
-    kw_per_machine: float | None = None
+    usd_per_machine: Amount
+    kw_per_machine: Amount | None = None
 
 
 class _PriceFile(msgspec.Struct, forbid_unknown_fields=True):
