@@ -220,3 +220,29 @@ def test_looking_makes_no_state(
 def test_usage_has_one_format(folder: str) -> None:
     """JSON or a table of commas, not a guess between them."""
     assert run_usage("--json", "--csv", "--state", folder).exit_code == 2
+
+
+def test_a_host_of_another_machine_is_named(tmp_path: Path) -> None:
+    """The port has nothing to do with it. Workers that are dead by then have been named too."""
+    out = CliRunner(catch_exceptions=True).invoke(
+        gateway,
+        ["--upstream", "http://127.0.0.1:9", "--host", "999.1.1.1", "--state", str(tmp_path)],
+    )
+    assert isinstance(out.exception, HeavyliftError)
+    assert (out.exception.code, out.exception.params) == ("GW004", {"host": "999.1.1.1"})
+    assert "worker http://127.0.0.1:9 does not answer (no connection" in out.stderr
+
+
+@pytest.mark.parametrize(("key", "code"), [("key.pem", "GW007"), ("absent.pem", "GW003")])
+def test_tls_files_that_are_none_are_named(tmp_path: Path, key: str, code: str) -> None:
+    """What is wrong with them in words, not those of the TLS library."""
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_text("no certificate")
+    files = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / key))
+    out = CliRunner(catch_exceptions=True).invoke(
+        gateway,
+        ["--upstream", "http://127.0.0.1:9", "--port", "0", "--state", str(tmp_path), *files],
+    )
+    assert isinstance(out.exception, HeavyliftError)
+    assert out.exception.code == code
+    assert str(tmp_path / key) in out.exception.params.values()
