@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import msgspec
@@ -19,7 +19,7 @@ from heavylift.cli.text import text
 from heavylift.cli.workload import Asked, Seconds, Volume, holds_nothing, workload_options
 from heavylift.errors import Exit, HeavyliftError, reason
 from heavylift.plan.cost import Comparison, Wanted
-from heavylift.plan.money import STATED, OwnPrices
+from heavylift.plan.money import STATED, OwnPrices, dated_later
 from heavylift.records.decision import TokenPrice
 
 DEFAULT_TPOT_LIMIT_S = 0.05
@@ -76,25 +76,33 @@ def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
     if options["fresh_prices"]:
         fresh = fresh_price(comparison.price, wanted.day)
         comparison = replace(comparison, own=replace(comparison.own, api=fresh))
-    out.record("decide", comparison.decision())
+    decision = comparison.decision()
+    out.record("decide", decision)
+    price = decision.price
+    if dated_later(price, wanted.day):
+        day_asked = wanted.day.isoformat()
+        out.note("decide.dated_later", provider=price.provider, as_of=price.as_of, day=day_asked)
     lengths = f"--isl {wanted.workload.input_tokens} --osl {wanted.workload.output_tokens}"
     out.next_command(f"heavylift speed {model} --on {plan.rack.label} {lengths}")
     return Exit.OK
 
 
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
 class _Api(msgspec.Struct, forbid_unknown_fields=True):
-    input_usd: float
-    output_usd: float
-    cached_input_usd: float | None = None
+    input_usd: Amount
+    output_usd: Amount
+    cached_input_usd: Amount | None = None
 
 
 class _Rent(msgspec.Struct, forbid_unknown_fields=True):
-    usd_per_gpu_hour: float
+    usd_per_gpu_hour: Amount
 
 
 class _Buy(msgspec.Struct, forbid_unknown_fields=True):
-    usd_per_machine: float
-    kw_per_machine: float | None = None
+    usd_per_machine: Amount
+    kw_per_machine: Amount | None = None
 
 
 class _PriceFile(msgspec.Struct, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from heavylift.cli.output import JsonSink
 from heavylift.cli.text import printable, refusal, text
 from heavylift.errors import Exit, HeavyliftError
 
@@ -33,30 +35,50 @@ def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
 def _status(command: click.Command, arguments: list[str]) -> int:
     """The exit status of one run, after whatever there is to say has been said."""
     debug = "--debug" in arguments
+    documents = JsonSink.documents
     try:
         result = command.main(arguments, prog_name="heavylift", standalone_mode=False)
         sys.stdout.flush()
-    except HeavyliftError as error:
-        if debug:
-            raise
-        show(error)
-        return error.exit_status
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return Exit.USAGE
-    except click.ClickException as error:
-        error.show()
-        return Exit.USAGE if isinstance(error, click.UsageError) else error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo(text("usage.interrupted"), err=True)
         return Exit.INTERRUPTED
     except BrokenPipeError:
         raise
     except Exception as error:
-        if debug:
+        failure = _failure(error, arguments)
+        status = error.exit_code if isinstance(error, click.ClickException) else failure.exit_status
+        if _wants_json(arguments) and JsonSink.documents == documents:
+            sys.stdout.write(document(failure, status) + "\n")
+            sys.stdout.flush()
+        if isinstance(error, click.ClickException):
+            error.show()
+        elif debug:
             raise
-        return _unexpected(error)
+        else:
+            show(failure)
+        return status
     return result if isinstance(result, int) else Exit.OK
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """True when a program reads: `--json` stands among the options, wherever that is."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return "--json" in arguments[:end]
+
+
+def document(error: HeavyliftError, status: int) -> str:
+    """An error as the one JSON object that a program gets in place of a result."""
+    fields = {
+        "code": error.code,
+        "params": error.params,
+        "message": sentence(error),
+        "hint_command": error.hint_command,
+        "exit_status": int(status),
+    }
+    return json.dumps({"error": fields}, indent=2, default=str)
 
 
 def prepare_streams() -> None:
@@ -72,14 +94,17 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _unexpected(error: Exception) -> Exit:
-    """Say what went wrong that nobody foresaw; the traceback is one flag away."""
+def _failure(error: Exception, arguments: list[str]) -> HeavyliftError:
+    """What went wrong as an error with a code, also where nobody foresaw it."""
+    if isinstance(error, HeavyliftError):
+        return error
+    if isinstance(error, click.ClickException):
+        return HeavyliftError("USE000", {"detail": error.format_message()})
     if isinstance(error, OSError) and error.errno is not None:
-        show(HeavyliftError("ENV001", {"reason": error.strerror or str(error)}))
-        return Exit.ENVIRONMENT
-    kind = type(error).__name__
-    show(HeavyliftError("INT001", {"kind": kind, "reason": str(error)[:200]}))
-    return Exit.INTERNAL
+        return HeavyliftError("ENV001", {"reason": error.strerror or str(error)})
+    named = next((word for word in arguments if not word.startswith("-")), "COMMAND")
+    told = {"kind": type(error).__name__, "reason": str(error)[:200], "command": named}
+    return HeavyliftError("INT001", told)
 
 
 def show(error: HeavyliftError) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from heavylift.cli.output import sink
-from heavylift.cli.text import text
+from heavylift.cli.text import keys, text
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -44,11 +44,13 @@ def command(
     audit_bodies: bool,
 ) -> int:
     """Serve until SIGTERM."""
+    import contextlib
     import os
 
     from heavylift.cli.errors import sentence
     from heavylift.gateway.config import UPSTREAM_KEY, Settings, Tls, read_file, routes
     from heavylift.gateway.request import Policy
+    from heavylift.gateway.routing import State, Worker
     from heavylift.gateway.serve import serve
     from heavylift.gateway.store import default_folder, open_store
 
@@ -70,7 +72,22 @@ def command(
         audit_bodies=audit_bodies,
     )
     out = sink(as_json=False)
+
+    def on_worker(worker: Worker, before: State) -> None:
+        url = worker.upstream.url
+        with contextlib.suppress(OSError):  # whoever read standard error may have gone
+            if worker.state is State.OUT:
+                out.note("gateway.worker_out", url=url, reason=_reason(worker.reason or ""))
+            elif before is State.OUT:
+                out.note("gateway.worker_back", url=url)
+
     with open_store(folder) as store:
         if not store.keys():
             out.note("gateway.no_keys")
-    return serve(settings, sentence, lambda url: out.note("gateway.listening", url=url))
+    return serve(settings, sentence, lambda url: out.note("gateway.listening", url=url), on_worker)
+
+
+def _reason(code: str) -> str:
+    """Why a worker is out, in words; a code without a sentence of its own as it stands."""
+    key = f"gateway.reason.{code}"
+    return text(key) if key in keys() else code.replace("_", " ")

@@ -13,15 +13,20 @@ from heavylift.cli.text import text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COUNT = click.IntRange(0, 2**53)
+_MOST_COUNT = 2**53
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day", "concurrent")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MOST_S = 36_525 * 86_400
+"""A hundred years: what is longer is a slip of the finger."""
 
 
 class Duration(click.ParamType[float]):
-    """A time with its unit, such as 30d; arrives as seconds."""
+    """A time with its unit, such as 30d, up to a hundred years; arrives as seconds."""
 
     name = "duration"
+
+    def __init__(self, least_s: float) -> None:
+        self.least_s = least_s
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -31,7 +36,28 @@ class Duration(click.ParamType[float]):
         number = str(value)[:-1]
         if unit not in _UNITS or not number.isdecimal():
             self.fail(text("usage.duration", value=value), param, ctx)
-        return float(number) * _UNITS[unit]
+        seconds = float(number) * _UNITS[unit]
+        if not self.least_s <= seconds <= _MOST_S:
+            least = f"{self.least_s:g}s"
+            self.fail(text("usage.duration_range", value=value, least=least), param, ctx)
+        return seconds
+
+
+class Count(click.ParamType[int]):
+    """A whole number, also written as volumes are elsewhere: `2000000`, `2M`."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        from heavylift.cli.workload import Volume
+
+        written = str(value)
+        plain = written.isdecimal()
+        count = int(written) if plain else Volume().convert(written, param, ctx)
+        if count != int(count) or count > _MOST_COUNT:
+            self.fail(text("usage.count", value=value, most=_MOST_COUNT), param, ctx)
+        return int(count)
 
 
 def state_option(function: F) -> F:
@@ -47,7 +73,7 @@ def limit_options(function: F) -> F:
     """Adds the options of the limits."""
     for name in reversed(_LIMITS):
         flag = f"--{name.replace('_', '-')}"
-        function = click.option(flag, type=_COUNT, help=text(f"help.keys.{name}"))(function)
+        function = click.option(flag, type=Count(), help=text(f"help.keys.{name}"))(function)
     return function
 
 
@@ -65,7 +91,7 @@ def command() -> None:
 @click.option("--team", help=text("help.keys.team"))
 @click.option("--model", "models", multiple=True, help=text("help.keys.model"))
 @click.option("--allow-ip", "networks", multiple=True, help=text("help.keys.allow_ip"))
-@click.option("--expires", type=Duration(), help=text("help.keys.expires"))
+@click.option("--expires", type=Duration(1), help=text("help.keys.expires"))
 @click.option("--admin", is_flag=True, help=text("help.keys.admin"))
 @state_option
 @json_option
@@ -101,6 +127,7 @@ def create(
             limits=Limits(**limits),
             max_output_tokens=max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS,
             expires_at=None if expires is None else now + expires,
+            unique=True,
         )
     out = sink(as_json)
     out.record("keys", created)
@@ -115,7 +142,7 @@ def list_(state: Path | None, as_json: bool) -> None:
     from heavylift.gateway.admin import view
     from heavylift.gateway.store import default_folder, open_store
 
-    with open_store(state or default_folder()) as store:
+    with open_store(state or default_folder(), must_exist=True) as store:
         keys = tuple(map(view, store.keys()))
     out = sink(as_json)
     out.record("keys", keys)
@@ -134,7 +161,7 @@ def revoke(key: str, state: Path | None, as_json: bool) -> None:
     from heavylift.gateway.admin import view
     from heavylift.gateway.store import default_folder, open_store
 
-    with open_store(state or default_folder()) as store:
+    with open_store(state or default_folder(), must_exist=True) as store:
         revoked = store.revoke_key(key, now_epoch_s=time.time())
     sink(as_json).record("keys", (view(revoked),))
 
@@ -142,7 +169,7 @@ def revoke(key: str, state: Path | None, as_json: bool) -> None:
 @command.command("rotate", help=text("help.keys.rotate"))
 @click.argument("key")
 @click.option(
-    "--grace", type=Duration(), default="0s", show_default=True, help=text("help.keys.grace")
+    "--grace", type=Duration(0), default="0s", show_default=True, help=text("help.keys.grace")
 )
 @state_option
 @json_option
@@ -152,7 +179,7 @@ def rotate(key: str, grace: float, state: Path | None, as_json: bool) -> None:
 
     from heavylift.gateway.store import default_folder, open_store
 
-    with open_store(state or default_folder()) as store:
+    with open_store(state or default_folder(), must_exist=True) as store:
         rotated = store.rotate_key(key, now_epoch_s=time.time(), grace_s=grace)
     out = sink(as_json)
     out.record("keys", rotated)

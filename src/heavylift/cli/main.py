@@ -69,7 +69,12 @@ class StoryGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=StoryGroup, help=text("help.heavylift"), no_args_is_help=True)
+@click.group(
+    cls=StoryGroup,
+    help=text("help.heavylift"),
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="heavylift", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help=text("help.debug"))
 @click.pass_context

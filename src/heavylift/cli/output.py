@@ -115,9 +115,13 @@ class TextSink(Sink):
 class JsonSink(Sink):
     """Writes the result as one JSON document and nothing else on standard output."""
 
+    documents = 0
+    """How many were written, by all sinks together."""
+
     def record(self, key: str, record: Any) -> None:  # noqa: ARG002 - the same for every kind
         """Write the record; fields are those of the record, in their order."""
         document = msgspec.json.format(msgspec.json.encode(record), indent=2)
+        JsonSink.documents += 1
         sys.stdout.write(document.decode() + "\n")
 
     def note(self, key: str, **params: Any) -> None:

@@ -38,8 +38,10 @@ def command(by: Grouping, since: object, as_csv: bool, state: Path | None, as_js
     from heavylift.gateway.quota import DAY_S
     from heavylift.gateway.store import default_folder, open_store
 
+    if as_csv and as_json:
+        raise click.UsageError(text("usage.json_or_csv"))
     first = calendar.timegm(since.timetuple()) // DAY_S if isinstance(since, datetime) else 0
-    with open_store(state or default_folder()) as store:
+    with open_store(state or default_folder(), must_exist=True) as store:
         rows = store.usage(by, since_day=first)
     if as_csv:
         _write_csv(by, rows)

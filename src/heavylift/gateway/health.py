@@ -20,6 +20,7 @@ from heavylift.wire.failures import Failure
 from heavylift.wire.reply import ChatRequest
 
 _STALLED = "no_progress"
+_NOT_READY = "not_ready"
 
 # An answer of this kind shows that the engine is there, even where it does not chat.
 _ALIVE = frozenset(
@@ -87,11 +88,15 @@ class Health:
 
     async def _admit(self, worker: Worker, client: Client) -> None:
         """Let a worker in that lists its models and generates a token."""
-        cards = await self._models(client)
+        reason = _NOT_READY
+        try:
+            cards = await client.models()
+        except HeavyliftError as problem:
+            cards, reason = (), str(problem.params.get("failure", _NOT_READY))
         if cards and await self._generates(client, cards[0].id):
             self._listed(worker, cards)
         elif worker.state is State.UNKNOWN:
-            self._fleet.throw_out(worker, "not_ready")
+            self._fleet.throw_out(worker, reason)
 
     async def _suspect(self, worker: Worker, client: Client) -> None:
         """Look into a worker that sends nothing to anybody."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -118,8 +118,12 @@ class Worker:
 class Fleet:
     """All workers of a gateway and what is known of them."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(
+        self, routes: Routes, on_change: Callable[[Worker, State], None] | None = None
+    ) -> None:
+        """`on_change` gets a worker that came in or went out, and what it was before."""
         self.routes = routes
+        self._on_change = on_change
         self.workers = {each.name: Worker(each) for each in routes.upstreams}
 
     def model_of(self, asked: str) -> str:
@@ -222,7 +226,8 @@ class Fleet:
         if models is not None:
             worker.models, worker.contexts = models, contexts or {}
         if worker.state is not State.IN:
-            worker.state, worker.reason, worker.failures = State.IN, None, 0
+            worker.failures = 0
+            self._change(worker, State.IN, None)
 
     def probe_failed(self, worker: Worker, reason: str, misses_allowed: int) -> None:
         """The worker did not answer a probe; `misses_allowed` in a row throw it out."""
@@ -232,7 +237,12 @@ class Fleet:
 
     def throw_out(self, worker: Worker, reason: str) -> None:
         """No new requests until a probe answers."""
-        worker.state, worker.reason = State.OUT, reason
+        self._change(worker, State.OUT, reason)
+
+    def _change(self, worker: Worker, state: State, reason: str | None) -> None:
+        before, worker.state, worker.reason = worker.state, state, reason
+        if state is not before and self._on_change is not None:
+            self._on_change(worker, before)
 
     def drain(self, name: str, draining: bool) -> bool:
         """Start or stop draining a worker: its open requests go on. False when there is none."""

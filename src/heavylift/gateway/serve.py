@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import importlib.util
 import logging
 import signal
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -22,10 +24,11 @@ from heavylift.gateway.config import Settings, Times, Tls
 from heavylift.gateway.connection import Connection
 from heavylift.gateway.health import Health
 from heavylift.gateway.ledger import Ledger, open_ledger
-from heavylift.gateway.routing import Fleet
+from heavylift.gateway.routing import Fleet, State, Worker
 from heavylift.gateway.store import AUDIT
 
 T = TypeVar("T")
+OnWorker = Callable[[Worker, State], None]
 
 _BACKLOG: Final = 4096
 _FIRST_LOOK_S: Final = 3.0
@@ -82,15 +85,21 @@ class Running:
             await asyncio.sleep(0.05)
 
 
-def serve(settings: Settings, say: Say, on_listening: Callable[[str], None]) -> int:
+def serve(
+    settings: Settings,
+    say: Say,
+    on_listening: Callable[[str], None],
+    on_worker: OnWorker | None = None,
+) -> int:
     """Runs a gateway until SIGTERM or SIGINT; 0. A second signal ends it without waiting.
 
-    `on_listening` gets the address once the port is open. Raises as `running`.
+    `on_listening` gets the address once the port is open, `on_worker` as the fleet's `on_change`.
+    Raises as `running`.
     """
 
     async def main() -> int:
         with _signals() as stop:
-            async with running(settings, say) as gateway:
+            async with running(settings, say, on_worker) as gateway:
                 on_listening(gateway.url)
                 await stop.wait()
                 stop.clear()
@@ -110,14 +119,16 @@ def run_fast(main: Coroutine[Any, Any, T]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings, say: Say) -> AsyncIterator[Running]:
+async def running(
+    settings: Settings, say: Say, on_worker: OnWorker | None = None
+) -> AsyncIterator[Running]:
     """A gateway that runs while the block does; leaving it without `drain` cuts off what is open.
 
-    Raises GW001 when the port cannot be opened, GW003 for TLS files that cannot be used, and as
-    `open_ledger` and `open_audit`.
+    Raises GW001 when the port cannot be opened, GW004 for a host that is not of this machine, GW003
+    and GW007 for TLS files that cannot be used, and as `open_ledger` and `open_audit`.
     """
     redact = redact_nothing if settings.audit_bodies else None
-    times, fleet = settings.times, Fleet(settings.routes)
+    times, fleet = settings.times, Fleet(settings.routes, on_worker)
     async with contextlib.AsyncExitStack() as stack:
         ledger = stack.enter_context(open_ledger(settings.folder))
         audit = stack.enter_context(open_audit(settings.folder / AUDIT, redact=redact))
@@ -185,17 +196,25 @@ async def _listen(settings: Settings, server: web.Server) -> asyncio.Server:
         )
     except OSError as problem:
         detail = problem.strerror or str(problem)
+        if isinstance(problem, socket.gaierror) or problem.errno == errno.EADDRNOTAVAIL:
+            raise HeavyliftError("GW004", {"host": settings.host}) from problem
         raise HeavyliftError("GW001", {"port": settings.port, "detail": detail}) from problem
 
 
 def _ssl_context(tls: Tls) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    for path in (tls.certificate, tls.key):
+        try:
+            path.read_bytes()
+        except OSError as problem:
+            told = {"path": str(path), "detail": problem.strerror or str(problem)}
+            raise HeavyliftError("GW003", told) from problem
     try:
         context.load_cert_chain(tls.certificate, tls.key)
-    except OSError as problem:  # ssl.SSLError is one
-        detail = problem.strerror or str(problem)
-        raise HeavyliftError("GW003", {"path": str(tls.certificate), "detail": detail}) from problem
+    except ssl.SSLError as problem:
+        told = {"certificate": str(tls.certificate), "key": str(tls.key)}
+        raise HeavyliftError("GW007", told) from problem
     return context
 
 

@@ -140,8 +140,11 @@ class Store:
         limits: Limits = NO_LIMITS,
         max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
         expires_at: float | None = None,
+        unique: bool = False,
     ) -> Created:
-        """A new key. Raises GW010 and GW011 for a name or a network that is none."""
+        """A new key. Raises GW010 and GW011 for a name or a network that is none, GW015 when the
+        name shall be `unique` and a live key has it.
+        """
         key_id, key = make_secret()
         record = Key(
             id=key_id,
@@ -158,6 +161,8 @@ class Store:
             expires_at=expires_at,
         )
         with transaction(self._connection):
+            if unique:
+                self._refuse_taken(name, now_epoch_s)
             self._connection.execute(
                 "INSERT INTO key (id, name, team, record) VALUES (?, ?, ?, ?)",
                 (key_id, name, team, msgspec.json.encode(record)),
@@ -240,6 +245,15 @@ class Store:
         names = dict(self._connection.execute("SELECT id, name FROM key").fetchall())
         return tuple(_usage(by, names, *row) for row in rows)
 
+    def _refuse_taken(self, name: str, now_epoch_s: float) -> None:
+        rows = self._connection.execute("SELECT record FROM key WHERE name = ?", (name,))
+        for (record,) in rows:
+            key = _KEY.decode(record)
+            expired = key.expires_at is not None and now_epoch_s >= key.expires_at
+            if key.revoked_at is None and not expired:
+                hint = f"heavylift keys rotate {key.id}"
+                raise HeavyliftError("GW015", {"name": name, "id": key.id}, hint_command=hint)
+
     def _one(self, id_or_name: str) -> Key:
         rows = self._connection.execute(
             "SELECT record FROM key WHERE id = ? OR name = ?", (id_or_name, id_or_name)
@@ -265,8 +279,14 @@ def default_folder() -> Path:
 
 
 @contextlib.contextmanager
-def open_store(folder: Path) -> Iterator[Store]:
-    """The store in a folder. Raises as `db.open_database`."""
+def open_store(folder: Path, *, must_exist: bool = False) -> Iterator[Store]:
+    """The store in a folder, made if need be. Raises as `db.open_database`, and GW014 when it
+    `must_exist` and does not.
+    """
+    if must_exist and not (folder / DATABASE).exists():
+        raise HeavyliftError(
+            "GW014", {"path": str(folder)}, hint_command="heavylift keys create NAME"
+        )
     with contextlib.closing(open_database(folder / DATABASE, SCHEMA)) as connection:
         yield Store(connection)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -16,6 +17,8 @@ ON_DEMAND: Final = "on-demand"
 STATED: Final = "stated"
 MILLION: Final = 1e6
 _USD: Final = "USD"
+_DIVISORS: Final = frozenset({"amortisation_years", "usd_to_cny", "peak_factor"})
+"""Assumptions that something is divided by, so that they cannot be 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,12 +35,16 @@ class OwnPrices:
 def assumptions(facts: PriceFacts, own: OwnPrices) -> dict[str, Assumption]:
     """All assumptions by id, the user's values in place of ours.
 
-    Raises PLAN082 for a stated one that does not exist.
+    Raises PLAN082 for a stated one that does not exist, PLAN088 for a value it cannot have.
     """
-    known = {entry.id for entry in facts.assumptions}
-    for name in own.assumptions:
+    known = {entry.id: entry for entry in facts.assumptions}
+    for name, value in own.assumptions.items():
         if name not in known:
             raise HeavyliftError("PLAN082", {"name": name, "known": ", ".join(sorted(known))})
+        if not 0 <= value < math.inf or (value == 0 and name in _DIVISORS):
+            low, high = known[name].low, known[name].high
+            told = {"name": name, "value": f"{value:g}", "low": f"{low:g}", "high": f"{high:g}"}
+            raise HeavyliftError("PLAN088", told)
     return {
         entry.id: Assumption(
             id=entry.id,
@@ -80,6 +87,11 @@ def price_on(facts: ApiPriceFacts, day: date, usd_to_cny: float) -> TokenPrice:
         as_of=facts.as_of.isoformat(),
         since="" if step.start is None else step.start.isoformat(),
     )
+
+
+def dated_later(price: TokenPrice, day: date) -> bool:
+    """True when no price is known to have begun by `day`, and this one is dated after it."""
+    return not price.since and price.as_of > day.isoformat()
 
 
 def prices_of(

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,8 @@ def test_keys_are_listed_with_their_limits(tmp_path: Path) -> None:
     state = ("--state", str(tmp_path))
     run_keys("create", "carol", "--tokens-per-day", "2000000", "--team", "lab", *state)
     run_keys("create", "boss", "--admin", *state)
-    run_keys("create", "dave", "--expires", "0s", *state)
+    with open_store(tmp_path) as store:
+        store.create_key("dave", now_epoch_s=0.0, expires_at=1.0)
     run_keys("revoke", "boss", *state)
     lines = run_keys("list", *state).stdout.splitlines()
     assert [line.split()[1:] for line in lines if not line.startswith(" ")] == [
@@ -86,6 +88,7 @@ def test_keys_are_listed_with_their_limits(tmp_path: Path) -> None:
 
 def test_without_keys_there_is_a_next_step(tmp_path: Path) -> None:
     """The empty list says what to type."""
+    run_keys("team", "lab", "--state", str(tmp_path))
     result = run_keys("list", "--state", str(tmp_path))
     assert result.stdout.splitlines() == ["no keys", "next: heavylift keys create NAME"]
 
@@ -108,6 +111,7 @@ def test_a_duration_has_a_whole_number_and_a_unit(tmp_path: Path, value: str) ->
 
 def test_an_unknown_key_is_an_error(tmp_path: Path) -> None:
     """With the command that lists the known ones."""
+    run_keys("create", "carol", "--state", str(tmp_path))
     with pytest.raises(HeavyliftError, match="GW012") as raised:
         run_keys("rotate", "nobody", "--state", str(tmp_path))
     assert raised.value.hint_command == "heavylift keys list"
@@ -152,3 +156,93 @@ def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
         gateway, ["--upstream", "http://127.0.0.1:1", "--tls-cert", str(tmp_path / "c")]
     )
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create", "carol", "--expires", "9" * 30 + "d"),
+        ("create", "carol", "--expires", "0d"),
+        ("rotate", "carol", "--grace", "36526d"),
+        ("create", "carol", "--tokens-per-day", "1.0000001M"),
+        ("create", "carol", "--tokens-per-day", "9" * 30),
+        ("create", "carol", "--concurrent", "-1"),
+    ],
+)
+def test_a_number_nobody_means_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """As a usage error, before anything is written."""
+    assert run_keys(*arguments, "--state", str(tmp_path)).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_are_written_as_volumes_are(tmp_path: Path) -> None:
+    """20M is twenty million here as for `decide`; nothing at all may be allowed too."""
+    state = ("--state", str(tmp_path))
+    run_keys("create", "carol", "--tokens-per-day", "20M", "--concurrent", "0", *state)
+    with open_store(tmp_path) as store:
+        limits = store.keys()[0].limits
+    assert (limits.tokens_per_day, limits.concurrent) == (20_000_000, 0)
+
+
+def test_a_live_name_is_given_once(tmp_path: Path) -> None:
+    """With the way to a new secret; a revoked or expired key frees its name."""
+    state = ("--state", str(tmp_path))
+    with open_store(tmp_path) as store:
+        store.create_key("carol", now_epoch_s=0.0, expires_at=1.0)
+    assert run_keys("create", "carol", *state).exit_code == 0
+    with pytest.raises(HeavyliftError, match="GW015") as raised:
+        run_keys("create", "carol", *state)
+    taken = raised.value.params["id"]
+    assert raised.value.hint_command == f"heavylift keys rotate {taken}"
+    run_keys("revoke", str(taken), *state)
+    assert run_keys("create", "carol", *state).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("run", "arguments"),
+    [
+        (run_keys, ("list",)),
+        (run_keys, ("revoke", "x")),
+        (run_keys, ("rotate", "x")),
+        (run_usage, ()),
+    ],
+)
+def test_looking_makes_no_state(
+    tmp_path: Path, run: Callable[..., Result], arguments: tuple[str, ...]
+) -> None:
+    """Where no gateway ever was, that is said and nothing is left behind."""
+    folder = tmp_path / "nowhere"
+    with pytest.raises(HeavyliftError, match="GW014"):
+        run(*arguments, "--state", str(folder))
+    assert not folder.exists()
+
+
+def test_usage_has_one_format(folder: str) -> None:
+    """JSON or a table of commas, not a guess between them."""
+    assert run_usage("--json", "--csv", "--state", folder).exit_code == 2
+
+
+def test_a_host_of_another_machine_is_named(tmp_path: Path) -> None:
+    """The port has nothing to do with it. Workers that are dead by then have been named too."""
+    out = CliRunner(catch_exceptions=True).invoke(
+        gateway,
+        ["--upstream", "http://127.0.0.1:9", "--host", "999.1.1.1", "--state", str(tmp_path)],
+    )
+    assert isinstance(out.exception, HeavyliftError)
+    assert (out.exception.code, out.exception.params) == ("GW004", {"host": "999.1.1.1"})
+    assert "worker http://127.0.0.1:9 does not answer (no connection" in out.stderr
+
+
+@pytest.mark.parametrize(("key", "code"), [("key.pem", "GW007"), ("absent.pem", "GW003")])
+def test_tls_files_that_are_none_are_named(tmp_path: Path, key: str, code: str) -> None:
+    """What is wrong with them in words, not those of the TLS library."""
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_text("no certificate")
+    files = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / key))
+    out = CliRunner(catch_exceptions=True).invoke(
+        gateway,
+        ["--upstream", "http://127.0.0.1:9", "--port", "0", "--state", str(tmp_path), *files],
+    )
+    assert isinstance(out.exception, HeavyliftError)
+    assert out.exception.code == code
+    assert str(tmp_path / key) in out.exception.params.values()

@@ -319,6 +319,13 @@ def test_prices_come_from_the_users_file_and_options_win(
         (("--tpot", "fast"), 2, "25ms"),
         (("--tpot", "1ms"), 3, "PLAN084"),
         (("--api", "nobody"), 3, "PLAN081"),
+        (("--rent", "nan"), 2, "--rent"),
+        (("--rent", "inf"), 2, "--rent"),
+        (("--buy", "-1"), 2, "x>0"),
+        (("--set", "pue=nan"), 3, "from 1.15 to 1.6"),
+        (("--set", "pue=-5"), 3, "PLAN088"),
+        (("--set", "usd_per_kwh=inf"), 3, "from 0.06 to 0.2"),
+        (("--set", "peak_factor=0"), 3, "PLAN088"),
     ],
 )
 def test_wrong_input_to_a_decision_is_named(
@@ -423,3 +430,24 @@ def test_an_anchor_that_is_no_time_and_no_file_is_refused(
     status, _, err = run(capsys, "speed", *H200, f"--anchor={anchor}")
     assert status == 2
     assert "neither a time nor a file" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "-1.0"])
+def test_a_file_of_prices_holds_amounts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, amount: str
+) -> None:
+    """What is no amount on the command line is none in a file."""
+    path = tmp_path / "prices.toml"
+    path.write_text(f"[rent]\nusd_per_gpu_hour = {amount}\n")
+    status, _, err = run(capsys, "decide", *B300, "--prices", str(path))
+    assert status == 3
+    assert "PLAN085" in err
+
+
+def test_a_price_dated_later_than_the_day_asked_for_is_no_price_of_that_day(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The one known is shown with a remark; a price that had begun needs none."""
+    _, _, err = run(capsys, "decide", *B300, "--date", "1990-01-01")
+    assert "later than 1990-01-01: what it was then is not known" in err
+    assert run(capsys, "decide", *B300, "--date", "2026-11-30")[2] == ""

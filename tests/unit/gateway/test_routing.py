@@ -245,3 +245,18 @@ def test_only_what_leaves_nothing_behind_is_tried_again(
 def test_a_long_prompt_gets_time_to_be_read() -> None:
     """A million bytes at a thousand per second are a thousand seconds more."""
     assert patience_s(900.0, 1_000_000) == 1900.0
+
+
+def test_who_watches_hears_of_every_change_once() -> None:
+    """Out and in again, with what it was before; another reason to be out is no change."""
+    heard: list[tuple[State, State, str | None]] = []
+    one = Fleet(
+        Routes(upstreams=(up("a"),)),
+        lambda worker, before: heard.append((before, worker.state, worker.reason)),
+    )
+    worker = one.workers["a"]
+    one.throw_out(worker, "connect")
+    one.throw_out(worker, "not_ready")
+    one.probe_succeeded(worker, ("m",))
+    one.probe_succeeded(worker, ("m",))
+    assert heard == [(State.UNKNOWN, State.OUT, "connect"), (State.OUT, State.IN, None)]
