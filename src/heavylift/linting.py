@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
+from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import GpuFacts
 from heavylift.lint.case import Hints, Library, PlanWish
@@ -35,19 +36,21 @@ class Linting:
         model: str | None = None,
         version: str | None = None,
     ) -> Report:
-        """What is wrong with the commands of a text. `rack` may be any text that names one.
-
-        Raises PLAN001 and FACT011 for a rack that names none.
+        """What is wrong with the commands of a text. `rack` may be any text that names one;
+        one that is not known (see `knows_rack`) leaves out what depends on it.
         """
-        if rack is not None and not named_racks(rack, self.library.cards):
-            self._refuse_no_rack(rack)
         hints = Hints(rack=rack, model=model, version=version)
         return lint(text, self.library, hints)
 
-    def _refuse_no_rack(self, text: str) -> None:
-        """A text that names no card may state a machine's memory, or be one of the planner's."""
-        if host_memory_bytes(text) is None:
+    def knows_rack(self, text: str) -> bool:
+        """Whether a text names a known card, a machine's memory, or a rack as a plan takes it."""
+        if named_racks(text, self.library.cards) or host_memory_bytes(text) is not None:
+            return True
+        try:
             self._planning.rack(text)
+        except HeavyliftError:
+            return False
+        return True
 
     @cached_property
     def library(self) -> Library:

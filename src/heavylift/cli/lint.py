@@ -65,9 +65,12 @@ def command(
 ) -> int:
     """Read, judge, show; 1 when anything is above a remark, 3 when there was no command."""
     catalog = Catalog()
-    report = Linting(catalog).lint(_read(file), rack=rack, model=model, version=version)
+    linting, out = Linting(catalog), sink(as_json)
+    report = linting.lint(_read(file), rack=rack, model=model, version=version)
+    if rack is not None and not linting.knows_rack(rack):
+        out.note("lint.rack_unknown", rack=repr(rack))
     shown = show(report, catalog)
-    sink(as_json).record("lint", shown)
+    out.record("lint", shown)
     if not report.engines and not report.findings:
         return Exit.INPUT
     return Exit.OK if report.is_clean else Exit.NEGATIVE
