@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from heavylift.cli.errors import sentence
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
@@ -51,7 +52,12 @@ def command(
         return Exit.OK
     if not logs and not use_last:
         raise click.UsageError(text("usage.diagnose_what"))
-    diagnosis = with_plan(diagnose_logs(logs, use_last=use_last), model, rack)
+    diagnosis = diagnose_logs(logs, use_last=use_last)
+    try:
+        diagnosis = with_plan(diagnosis, model, rack)
+    except HeavyliftError as error:
+        # What the logs say does not depend on a plan.
+        out.note("diagnose.not_planned", reason=sentence(error))
     out.record("diagnosis", diagnosis)
     if symptom is not None:
         out.note("diagnose.walk_too", symptom=symptom)
@@ -74,7 +80,7 @@ def diagnose_logs(logs: tuple[str, ...], *, use_last: bool) -> Diagnosis:
 
 def with_plan(diagnosis: Diagnosis, model: str | None, rack: str | None) -> Diagnosis:
     """The diagnosis, and for a memory failure what the planner says, where model and rack are
-    known.
+    known. Raises what the planner raises for a model or rack that was given.
     """
     from heavylift.diagnose.replan import question
 

@@ -224,12 +224,13 @@ def test_a_symptom_with_a_log_is_both(failing: Path) -> None:
 
 
 def test_a_model_that_is_not_planned_for_costs_the_plan_only(tmp_path: Path) -> None:
-    """An unknown model in the log leaves the diagnosis; one of the caller's is an error."""
+    """An unknown model in the log leaves the diagnosis; one of the caller's is named as well."""
     path = tmp_path / "engine.log"
     path.write_text(FAILING.replace("Kimi-K3", "some-model"), "utf-8")
     assert json.loads(_run("diagnose", str(path), "--json").stdout)["plan"] is None
     asked = _run("diagnose", str(path), "--model", "nothing", "--on", "8xH200")
-    assert isinstance(asked.exception, HeavyliftError)
+    assert "'nothing'" in asked.stderr
+    assert asked.exit_code == 0
     known = _run("diagnose", str(path), "--model", "kimi-k3", "--on", "H200", "--json")
     assert json.loads(known.stdout)["plan"]["verdict"] != "does_not_fit"
 
@@ -273,17 +274,17 @@ def test_a_log_without_trouble_is_told_from_an_empty_one_and_from_no_log(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("option", "code"), [(("--on", "foo"), "FACT011"), (("--model", "nope"), "FACT010")]
+    ("option", "name"), [(("--on", "foo"), "'foo'"), (("--model", "nope"), "'nope'")]
 )
-def test_a_rack_or_model_nobody_knows_is_refused_whatever_the_log_says(
-    option: tuple[str, str], code: str, tmp_path: Path
+def test_a_rack_or_model_nobody_knows_is_named_beside_the_diagnosis(
+    option: tuple[str, str], name: str, tmp_path: Path
 ) -> None:
-    """As a plan refuses it."""
+    """What the logs say does not depend on a plan."""
     log = tmp_path / "e.log"
     log.write_text("strange error\n", "utf-8")
     result = _run("diagnose", str(log), *option)
-    assert isinstance(result.exception, HeavyliftError)
-    assert result.exception.code == code
+    assert "strange error" in result.stdout
+    assert name in result.stderr
 
 
 def test_reasons_hold_no_numbers_of_the_system(failing: Path, tmp_path: Path) -> None:
