@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from heavylift.bench.records import Distribution, LoadKind, Report, Sample, Stage
 from heavylift.bench.stats import DEFINITIONS
 from heavylift.cli.pages import page, svg
-from heavylift.cli.screens.bench import load_word, target_line, verdict_lines
+from heavylift.cli.screens.bench import load_word, verdict_lines
+from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
 
 _STATISTICS = ("p50", "p90", "p95", "p99", "mean", "max")
@@ -22,7 +23,7 @@ def render(report: Report, samples: Sequence[Sample]) -> str:
 
 
 def _parts(report: Report, samples: Sequence[Sample]) -> Iterator[str]:
-    yield page.paragraph(target_line(report))
+    yield page.paragraph(served_line(report.target))
     yield page.paragraph(text("bench.made", at=report.started_at, version=report.heavylift_version))
     if report.target.is_quantised:
         yield page.paragraph(text("served.warn_quantised"), "warn")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heavylift.cli.pages import page, svg
-from heavylift.cli.screens.verify import subject_line, title, verdict_line
+from heavylift.cli.screens.served import served_line
+from heavylift.cli.screens.verify import title, verdict_line
 from heavylift.cli.text import text
 from heavylift.verify.records import CheckResult, Status, Verification
 
@@ -18,7 +19,7 @@ def render(record: Verification) -> str:
 
 
 def _parts(record: Verification) -> Iterator[str]:
-    yield page.paragraph(subject_line(record))
+    yield page.paragraph(served_line(record.subject))
     made = text("bench.made", at=record.started_at, version=record.heavylift_version)
     yield page.paragraph(made)
     if record.subject.is_quantised:

@@ -8,6 +8,7 @@ from textwrap import wrap
 from heavylift.bench.records import Distribution, Load, LoadKind, Report, Stage
 from heavylift.bench.stats import DEFINITIONS, headline
 from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
 
 _STAGE_WIDTHS = (11, 11, 9, 10, 10, 10, 10, 9)
@@ -16,7 +17,7 @@ _METRICS = ("ttft", "ttfa", "tpot", "itl", "e2e")
 
 def lines(record: Report) -> Iterator[str]:
     """What was measured, the stages, the headline's latencies, whether it holds, definitions."""
-    yield target_line(record)
+    yield served_line(record.target)
     if record.target.is_quantised:
         yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
     yield _columns("bench.stage_headers", _STAGE_WIDTHS)
@@ -34,21 +35,6 @@ def lines(record: Report) -> Iterator[str]:
         yield from wrap(
             text(f"bench.definition.{key}"), WIDTH, initial_indent="  ", subsequent_indent="    "
         )
-
-
-def target_line(record: Report) -> str:
-    """Model, variant, engine, version and release in one line; what is not known says so."""
-    unknown = text("served.unknown")
-    target = record.target
-    return text(
-        "served.target",
-        model=target.model,
-        variant=target.variant or unknown,
-        engine=target.engine or unknown,
-        version=target.version or unknown,
-        release=target.release or unknown,
-        url=target.url,
-    )
 
 
 def load_word(load: Load) -> str:

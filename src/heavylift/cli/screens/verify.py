@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import keys, text
 from heavylift.verify.records import CheckResult, Status, Verification
 
@@ -20,7 +21,7 @@ _GLYPH = {
 
 def lines(record: Verification) -> Iterator[str]:
     """What was verified, a line per check, what was seen where one did not pass, the verdict."""
-    yield subject_line(record)
+    yield served_line(record.subject)
     if record.subject.is_quantised:
         yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
     for check in record.checks:
@@ -31,21 +32,6 @@ def lines(record: Verification) -> Iterator[str]:
                     evidence, WIDTH, initial_indent="    ", subsequent_indent="    ", max_lines=3
                 )
     yield verdict_line(record)
-
-
-def subject_line(record: Verification) -> str:
-    """Model, variant, engine, version and release in one line; what is not known says so."""
-    unknown = text("served.unknown")
-    subject = record.subject
-    return text(
-        "served.target",
-        model=subject.model,
-        variant=subject.variant or unknown,
-        engine=subject.engine or unknown,
-        version=subject.version or unknown,
-        release=subject.release or unknown,
-        url=subject.url,
-    )
 
 
 def check_line(check: CheckResult) -> str:
