@@ -6,25 +6,27 @@ what was published or reported broken is looked up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil
 from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.facts.command_schema import CommandModelFacts
+from heavylift.facts.command_schema import CommandEngines, CommandModelFacts
 from heavylift.facts.consistency import name_key
-from heavylift.facts.schema import RecipeFacts, RecipeStatus
+from heavylift.facts.schema import RecipeFacts, RecipeStatus, VariantFacts
 from heavylift.facts.serving_schema import ServingEngine
 from heavylift.plan.command import layout_flags, plan_command
 from heavylift.plan.planner import Knowledge
 from heavylift.plan.support import is_layout_of
 from heavylift.planning import Planning
+from heavylift.recipe.engines import embedded, llamacpp
 from heavylift.recipe.flags import FlagTable
 from heavylift.recipe.job import DECODE, PREFILL, SERVE, Job, Start
-from heavylift.recipe.launches import can_spread, launch, split_launch
-from heavylift.records.launch import LaunchSpec
+from heavylift.recipe.launches import can_spread, launch, plan_digest, split_launch
+from heavylift.records.launch import Health, LaunchSpec
 from heavylift.records.plan import Capacity, Plan, PlanRequest, PlanVerdict, Rack, Status
 from heavylift.records.recipe import (
     EngineChoice,
@@ -32,6 +34,8 @@ from heavylift.records.recipe import (
     Recipe,
     RecipeRefusal,
     SourceNote,
+    VariantRow,
+    VariantTable,
 )
 from heavylift.units import GIB
 
@@ -40,6 +44,15 @@ _BROKEN_FIRST: Final = (RecipeStatus.BROKEN, RecipeStatus.UNSUPPORTED)
 
 Ask = Callable[[Rack], PlanRequest]
 """What is asked of a rack, as a plan's request; its engine is set here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddedPlace:
+    """Where the embedded engine lies on this machine: its Python, its child script, its model."""
+
+    python: str
+    child: str
+    model_path: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +70,7 @@ class RecipeWish:
     replicas: int = 1
     split: tuple[int, int] | None = None
     despite: bool = False
+    embedded: EmbeddedPlace | None = None
 
 
 class Reciping:
@@ -89,6 +103,8 @@ class Reciping:
         choices: tuple[EngineChoice, ...] = ()
         if wish.engine is None:
             engine, choices = self._recommended(wish, knowledge)
+        elif name_key(wish.engine) == embedded.ENGINE:
+            return self._embedded(wish, knowledge)
         else:
             engine = self.engine(wish.engine)
         if wish.split is not None:
@@ -100,6 +116,63 @@ class Reciping:
         if refused is None:
             spec = launch(job, self._router(job.serving))
         return self._record(wish, job, {SERVE: plan}, spec, refused, choices)
+
+    def _embedded(self, wish: RecipeWish, knowledge: Knowledge) -> Recipe:
+        """The engine in a wheel, on this machine. Raises REC024 when nobody says where it lies."""
+        gpu, rack = self.planning.rack(wish.rack)
+        if wish.embedded is None or rack is None:
+            raise HeavyliftError("REC024", {"rack": wish.rack})
+        plan = self.planning.plan(replace(wish.ask(rack), engine=embedded.ENGINE), knowledge)
+        start, common = wish.start, self.catalog.serving_common()
+        loaded = plan.host.load_bytes_per_node or plan.host.disk_bytes
+        per_s = (start.read_gb_per_s or common.read_bandwidth.value) * 1e9
+        seconds = max(60, ceil(loaded / per_s))
+        settings = embedded.EmbeddedSettings(
+            model_path=start.model_path or wish.embedded.model_path,
+            model=start.served_name or plan.model,
+            slot_tokens=llamacpp.slot_tokens(plan.context_tokens),
+            slots=plan.concurrency,
+            port=start.port or 0,
+            deadline_s=seconds,
+        )
+        spec = embedded.launch_spec(
+            settings,
+            python=wish.embedded.python,
+            child=wish.embedded.child,
+            plan_digest=plan_digest(plan),
+        )
+        spec = replace(
+            spec,
+            ranks=(replace(spec.ranks[0], name="serve-0", node=0, gpus=0, serves=True),),
+            nodes=1,
+            gpus_per_node=0,
+            topology="single_node",
+            model_path=settings.model_path,
+            served_name=settings.model,
+            bind_host="127.0.0.1",
+            served_port=settings.port or None,
+            health=Health(path="/health", start_period_s=seconds),
+            host_network=False,
+            stop_grace_s=common.stop_grace.value,
+            support=plan.support,
+        )
+        return Recipe(
+            model=plan.model,
+            title=plan.title,
+            rack=plan.rack.label,
+            engine=embedded.ENGINE,
+            engine_title=plan.engine_title,
+            engine_version=spec.engine_version,
+            layout=plan.layout.label,
+            target=None,
+            status=plan.support.status,
+            support=plan.support,
+            plan=plan,
+            plans={SERVE: plan},
+            launch=spec,
+            argv=tuple(rank.argv for rank in spec.ranks),
+            sources=self._source_notes({}, spec, plan.support.source),
+        )
 
     # --- plans -----------------------------------------------------------------------------------
 
@@ -535,6 +608,11 @@ class Reciping:
     ) -> tuple[SourceNote, ...]:
         """Every source named by a setting, published recipes with their status and day."""
         published = {recipe.id: recipe for recipe in job.recipes}
+        return self._source_notes(published, spec, *more)
+
+    def _source_notes(
+        self, published: Mapping[str, RecipeFacts], spec: LaunchSpec | None, *more: str | None
+    ) -> tuple[SourceNote, ...]:
         named = dict.fromkeys(
             (
                 *(each for each in more if each),
@@ -559,10 +637,73 @@ class Reciping:
             )
         return tuple(notes)
 
+    # --- variants --------------------------------------------------------------------------------
+
+    def variants(self, model: str) -> VariantTable:
+        """Every published form of a model with the smallest rack that holds it."""
+        knowledge = self.planning.knowledge(model)
+        facts = knowledge.model.model
+        rows = []
+        for variant in facts.variants:
+            inventory = knowledge.model.inventories.get(variant.id)
+            size = variant.bytes_total
+            if size is None and inventory is not None:
+                size = inventory.bytes_total
+            best = self._smallest(knowledge, variant)
+            rows.append(
+                VariantRow(
+                    id=variant.id,
+                    title=variant.title,
+                    bytes_total=size,
+                    engines=variant.engines,
+                    repo=variant.repo,
+                    note=variant.note,
+                    source=variant.source,
+                    as_of=variant.as_of.isoformat(),
+                    rack=None if best is None else best.rack.label,
+                    rack_engine=None if best is None else best.engine,
+                    verdict=None if best is None else best.verdict,
+                    status=None if best is None else best.support.status,
+                )
+            )
+        return VariantTable(model=facts.id, title=facts.title, rows=tuple(rows))
+
+    def _smallest(self, knowledge: Knowledge, variant: VariantFacts) -> Plan | None:
+        """The plan of the least memory in all that holds a variant, over cards and engines of ours."""
+        engines = [name for name in variant.engines if name in self.catalog.serving_ids()][:1]
+        found: list[Plan] = []
+        for gpu in self.catalog.gpus():
+            for engine in engines:
+
+                def ask(rack: Rack, engine: str = engine) -> PlanRequest:
+                    return PlanRequest(
+                        model=knowledge.model.model.id,
+                        rack=rack,
+                        engine=engine,
+                        variant=variant.id,
+                    )
+
+                try:
+                    plan = self.planning.plan(ask, knowledge, gpu=gpu, with_fixes=False)
+                except HeavyliftError:
+                    # This card or count has no layout for the engine: another one may.
+                    continue
+                refused = (PlanVerdict.DOES_NOT_FIT, PlanVerdict.UNSUPPORTED)
+                if plan.verdict not in refused:
+                    found.append(plan)
+        return min(
+            found,
+            key=lambda plan: (
+                plan.per_gpu.visible_bytes * plan.rack.gpu_count,
+                plan.rack.gpu_count,
+            ),
+            default=None,
+        )
+
     # --- loading ---------------------------------------------------------------------------------
 
     @cached_property
-    def _commands(self):  # type: ignore[no-untyped-def]
+    def _commands(self) -> CommandEngines:
         return self.catalog.command_engines()
 
     @cached_property
