@@ -54,6 +54,7 @@ from heavylift.facts.schema import (
     Showcase,
     Source,
 )
+from heavylift.facts.serving_schema import ServingCommon, ServingEngine
 from heavylift.facts.speed_schema import (
     AcceptanceBook,
     SpeedClassBook,
@@ -166,6 +167,18 @@ class Catalog:
             self._records[relative] = record
         found: FlagTableFacts = self._records[relative]
         return found
+
+    def serving_ids(self) -> tuple[str, ...]:
+        """Ids of the engines whose start is known."""
+        return tuple(name for name in self.ids("serving") if name != "common")
+
+    def serving(self, engine: str) -> ServingEngine:
+        """How the engine of that id is started. Raises FACT002 when nobody wrote it down."""
+        return self._load(ServingEngine, f"serving/{engine}.toml")
+
+    def serving_common(self) -> ServingCommon:
+        """What holds for the start of every engine."""
+        return self._load(ServingCommon, "serving/common.toml")
 
     def command_engines(self) -> CommandEngines:
         """Engines as their commands look, and devices."""
@@ -347,6 +360,9 @@ class Catalog:
         """Defects of the flag tables and of what commands are judged by."""
         defects: list[Defect] = []
         _collect(self.flags, self.ids("flags"), defects)
+        _collect(self.serving, self.serving_ids(), defects)
+        if self.ids("serving"):
+            _collect(_anyway(self.serving_common), ("common",), defects)
         parts: tuple[Callable[[], Any], ...] = (
             self.command_engines,
             self.command_models,
