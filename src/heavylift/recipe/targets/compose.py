@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from heavylift.records.launch import SELF, RankSpec
 from heavylift.recipe.targets import common
-from heavylift.recipe.targets.docker import RDMA_DEVICES, ULIMITS, mounts, pull_steps
+from heavylift.recipe.targets.docker import (
+    RDMA_DEVICES,
+    ULIMITS,
+    group_variable,
+    mounts,
+    pull_steps,
+)
 from heavylift.recipe.targets.documents import documents, without_none
-from heavylift.recipe.targets.job import EVERYWHERE, LOOPBACK, Job, host_variable
+from heavylift.recipe.targets.job import EVERYWHERE, LOOPBACK, Job, host_variable, used_files
 from heavylift.recipe.targets.records import Rendering, Stage, Step, TargetFile
-from heavylift.recipe.targets.words import HOSTS_FILE, SECRETS_FILE, filled_word
+from heavylift.recipe.targets.words import HOSTS_FILE, IN_CONTAINER, SECRETS_FILE, filled_word
+from heavylift.records.launch import SELF, Mount, RankSpec
 
 TARGET: Final = "compose"
 _FILE: Final = "compose.yaml"
@@ -23,11 +29,20 @@ def render(job: Job) -> Rendering:
         TargetFile(path=_path(job, machine), text=_machine(job, machine))
         for machine in job.machines
     )
+    groups = _groups(job, job.ranks)
+    needs_hosts = job.host_network
     return Rendering(
         target=TARGET,
-        files=(*files, *common.host_files(job)),
+        files=(
+            *files,
+            *common.hosts_file(job, tuple(map(group_variable, groups)), needs_hosts=needs_hosts),
+            *common.secrets_example(job),
+            *common.own_files(job),
+        ),
         steps=(
-            *common.prepare_steps(job),
+            *(common.prepare_steps(job) if needs_hosts else common.secret_steps(job)),
+            *(() if needs_hosts else common.own_steps(job)),
+            *_group_steps(groups),
             *pull_steps(job),
             *(
                 _step(job, machine, stage, what, words)
@@ -41,11 +56,18 @@ def render(job: Job) -> Rendering:
             ),
         ),
         findings=(*job.findings(), *job.image_findings()),
-        deadline_at=tuple(
-            f"{_path(job, job.machine_of(rank))}: services.{rank.name}.healthcheck.start_period"
-            for rank in job.serving
-            if job.spec.health is not None
+        deadline_at=(
+            *common.deadline_places(job, lambda rank: _path(job, job.machine_of(rank))),
+            *_probe_places(job),
         ),
+    )
+
+
+def _probe_places(job: Job) -> tuple[str, ...]:
+    return tuple(
+        f"{_path(job, job.machine_of(rank))}: services.{rank.name}.healthcheck.start_period"
+        for rank in job.serving
+        if job.spec.health is not None
     )
 
 
@@ -54,14 +76,25 @@ def _path(job: Job, machine: str) -> str:
 
 
 def _step(job: Job, machine: str, stage: Stage, what: str, words: tuple[str, ...]) -> Step:
-    hosts = ("--env-file", HOSTS_FILE) if _variables(job, job.machines[machine]) else ()
+    ranks = job.machines[machine]
+    needed = (job.host_network and job.needed_hosts(ranks)) or _groups(job, ranks)
+    hosts = ("--env-file", HOSTS_FILE) if needed else ()
     argv = ("docker", "compose", *hosts, "--file", _path(job, machine), *words)
     return Step(stage=stage, what=what, argv=argv, rank=machine)
 
 
-def _variables(job: Job, ranks: tuple[RankSpec, ...]) -> tuple[str, ...]:
-    """Names of ranks whose addresses come from the file of addresses."""
-    return job.needed_hosts(ranks) if job.host_network else ()
+def _group_steps(groups: tuple[str, ...]) -> tuple[Step, ...]:
+    if not groups:
+        return ()
+    return (
+        Step(stage=Stage.PREPARE, what="read_groups", argv=("getent", "group", *groups)),
+        Step(stage=Stage.PREPARE, what="fill_groups", argv=("vi", HOSTS_FILE)),
+    )
+
+
+def _groups(job: Job, ranks: tuple[RankSpec, ...]) -> tuple[str, ...]:
+    """Groups whose numbers on the machine must be known."""
+    return job.access.groups if job.access is not None and any(map(job.takes_cards, ranks)) else ()
 
 
 def _machine(job: Job, machine: str) -> str:
@@ -90,7 +123,7 @@ def _service(job: Job, rank: RankSpec, published: str) -> dict[str, Any]:
     if not job.host_network and rank in job.serving:
         port = job.port(rank)
         ports = [f"{common.bracketed(published)}:{port}:{port}"]
-    folder = "../" if job.is_multi_node else ""
+    folder = "../" if job.is_multi_node else "./"
     return without_none(
         {
             "image": job.image(rank),
@@ -111,11 +144,11 @@ def _service(job: Job, rank: RankSpec, published: str) -> dict[str, Any]:
                     "read_only": mount.read_only,
                     "bind": {"create_host_path": False},
                 }
-                for mount in mounts(job, rank)
+                for mount in (*mounts(job, rank), *_file_mounts(rank, folder))
             ]
             or None,
             "devices": devices or None,
-            "group_add": [f"${{{group.upper()}_GROUP:?}}" for group in groups] or None,
+            "group_add": [f"${{{group_variable(group)}:?}}" for group in groups] or None,
             "security_opt": list(cards.security_options) or None if cards is not None else None,
             "cap_add": ["IPC_LOCK"] if rdma else None,
             "ipc": "host" if cards is not None else None,
@@ -129,6 +162,13 @@ def _service(job: Job, rank: RankSpec, published: str) -> dict[str, Any]:
     )
 
 
+def _file_mounts(rank: RankSpec, folder: str) -> tuple[Mount, ...]:
+    return tuple(
+        Mount(source=f"{folder}{name}", target=f"{IN_CONTAINER}/{name}")
+        for name in used_files(rank)
+    )
+
+
 def _reservation(job: Job, rank: RankSpec) -> dict[str, Any] | None:
     if job.access is None or job.access.compose_driver is None or not job.takes_cards(rank):
         return None
@@ -138,11 +178,19 @@ def _reservation(job: Job, rank: RankSpec) -> dict[str, Any] | None:
 
 def _health_check(job: Job, rank: RankSpec) -> dict[str, Any] | None:
     health = job.spec.health
-    url = common.health_url(job, rank, common.local_address(job))
+    url = common.health_url(job, rank)
     if health is None or url is None:
         return None
     return {
-        "test": ["CMD", "curl", "--fail", "--silent", "--output", "/dev/null", url],
+        "test": [
+            "CMD",
+            "curl",
+            "--fail",
+            "--silent",
+            "--output",
+            "/dev/null",
+            _word(job, rank, url),
+        ],
         "start_period": f"{job.deadline_s}s",
         "interval": f"{health.interval_s}s",
         "timeout": f"{health.timeout_s}s",
@@ -159,11 +207,12 @@ def _word(job: Job, rank: RankSpec, text: str) -> str:
 
     Services of one file find each other by name.
     """
-    names = {each.name: each.name for each in job.ranks}
-    if job.host_network:
-        names = {name: f"\0{{{host_variable(name)}:?}}" for name in names}
+    names = {
+        each.name: f"${{{host_variable(each.name)}:?}}" if job.host_network else each.name
+        for each in job.ranks
+    }
     names[SELF] = names[rank.name]
-    return _escaped(filled_word(text, rank, names)).replace("\0", "$")
+    return filled_word(text, names, IN_CONTAINER, _escaped)
 
 
 def _escaped(text: str) -> str:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from heavylift.records.launch import Mount, RankSpec
 from heavylift.recipe.targets import common
-from heavylift.recipe.targets.job import EVERYWHERE, LOOPBACK, Job
+from heavylift.recipe.targets.job import EVERYWHERE, LOOPBACK, Job, used_files
 from heavylift.recipe.targets.records import Rendering, Stage, Step, TargetFile
 from heavylift.recipe.targets.shell import prelude, script_path
-from heavylift.recipe.targets.words import command_lines, shell_word
+from heavylift.recipe.targets.words import (
+    HERE,
+    HOSTS_FILE,
+    IN_CONTAINER,
+    SECRETS_FILE,
+    command_lines,
+    shell_word,
+)
+from heavylift.records.launch import Mount, RankSpec
 
 TARGET: Final = "docker"
 
@@ -47,10 +54,11 @@ def render(job: Job) -> Rendering:
             *common.prepare_steps(job),
             *pull_steps(job),
             *each_start,
-            *common.watch_steps(job, common.local_address(job)),
+            *common.watch_steps(job),
             *each_stop,
         ),
         findings=(*job.findings(), *job.image_findings()),
+        deadline_at=common.deadline_places(job, script_path),
     )
 
 
@@ -76,8 +84,13 @@ def pull_steps(job: Job) -> tuple[Step, ...]:
     )
 
 
-def rank_script(job: Job, rank: RankSpec, *, reads_files: bool = True) -> TargetFile:
-    """The script of one rank. `reads_files` False: who starts it sets the variables."""
+def rank_script(
+    job: Job, rank: RankSpec, *, reads: tuple[str, ...] = (HOSTS_FILE, SECRETS_FILE)
+) -> TargetFile:
+    """The script of one rank in a container.
+
+    `reads` are the files of variables it may read; what is not there its starter sets.
+    """
     published = job.spec.bind_host or LOOPBACK[0]
     job = inside(job)
     rank = job.rank(rank.name)
@@ -86,13 +99,13 @@ def rank_script(job: Job, rank: RankSpec, *, reads_files: bool = True) -> Target
     lines = command_lines(_run_words(job, rank, published, rdma=has_rdma))
     text = common.script(
         job,
-        prelude(job, rank, reads_files=reads_files),
+        prelude(job, rank, reads),
         [
             line
             for group in groups
             for line in (
-                f"{_group_variable(group)}=$(getent group {group} | cut -d: -f3)",
-                f': "${{{_group_variable(group)}:?}}"',
+                f"{group_variable(group)}=$(getent group {group} | cut -d: -f3)",
+                f': "${{{group_variable(group)}:?}}"',
             )
         ],
         _RDMA_LINES if has_rdma else [],
@@ -101,7 +114,8 @@ def rank_script(job: Job, rank: RankSpec, *, reads_files: bool = True) -> Target
     return TargetFile(path=script_path(rank), text=text, mode=common.SCRIPT_MODE)
 
 
-def _group_variable(group: str) -> str:
+def group_variable(group: str) -> str:
+    """The variable that holds the number of a group of the host."""
     return f"{group.upper().replace('-', '_')}_GROUP"
 
 
@@ -116,7 +130,7 @@ def _run_words(job: Job, rank: RankSpec, published: str, *, rdma: bool) -> list[
         access = job.access
         words += ["--gpus=all"] if access.docker_gpus else []
         words += [shell_word(f"--device={device}", rank) for device in access.devices]
-        words += [f'--group-add="${{{_group_variable(group)}}}"' for group in access.groups]
+        words += [f'--group-add="${{{group_variable(group)}}}"' for group in access.groups]
         words += [shell_word(f"--security-opt={each}", rank) for each in access.security_options]
         words += ["--ipc=host"]
         words += [f"--ulimit={name}={value}" for name, value in ULIMITS]
@@ -126,11 +140,16 @@ def _run_words(job: Job, rank: RankSpec, published: str, *, rdma: bool) -> list[
         words.append('"${rdma[@]}"')
     words += [shell_word(f"--mount={mount_words(each)}", rank) for each in mounts(job, rank)]
     words += [
-        shell_word(f"--env={name}={value}", rank) for name, value in sorted(rank.env.items())
+        f"--mount=type=bind,source={HERE}/{name},target={IN_CONTAINER}/{name},readonly"
+        for name in used_files(rank)
+    ]
+    words += [
+        shell_word(f"--env={name}={value}", rank, IN_CONTAINER)
+        for name, value in sorted(rank.env.items())
     ]
     words += [f"--env={name}" for name in rank.secrets]
     words += [shell_word(f"--entrypoint={rank.argv[0]}", rank), shell_word(job.image(rank), rank)]
-    return ["docker run", *words, *(shell_word(word, rank) for word in rank.argv[1:])]
+    return ["docker run", *words, *(shell_word(word, rank, IN_CONTAINER) for word in rank.argv[1:])]
 
 
 def _network(job: Job, rank: RankSpec, published: str) -> list[str]:

@@ -10,8 +10,8 @@ import yaml
 from heavylift.recipe.targets.words import comment_lines
 
 
-class _Dumper(yaml.SafeDumper):
-    """Lists are indented under their key, texts of several lines are blocks, nothing is an alias."""
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+    """Lists are indented under their key, long texts are blocks, nothing is an alias."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> Any:  # noqa: ARG002
         """A list is always indented."""
@@ -34,8 +34,7 @@ def documents(header: Iterable[str], bodies: Iterable[Mapping[str, Any]]) -> str
     """A file of YAML documents with our head as comments."""
     head = "".join(f"{line}\n" for line in comment_lines(header))
     return head + "".join(
-        "---\n"
-        + yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**16)
+        "---\n" + yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**16)
         for body in bodies
     )
 

@@ -1,4 +1,4 @@
-"""A launch seen by a target: names, images, cards, machines and addresses, asked for in one place."""
+"""A launch as a target sees it: names, images, cards, machines and addresses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,37 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.access_schema import CardAccess
+from heavylift.recipe.targets.records import Runtime, TargetOptions
 from heavylift.records.finding import Finding, Severity
 from heavylift.records.launch import SELF, LaunchSpec, RankSpec, Rendezvous, host_token, host_tokens
-from heavylift.recipe.targets.records import Runtime, TargetOptions
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - inside a container of its own network only
 API_PORT: Final = "api"
 
+_SEVERITY: Final = {
+    "exposed_without_key": Severity.WARN,
+    "image_by_tag": Severity.WARN,
+    "model_not_kept": Severity.WARN,
+    "not_reachable": Severity.FAIL,
+}
 _ENGINE_ROLES: Final = ("serve", "prefill", "decode")
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+_TOKEN: Final = re.compile(r"\{(host|file):([A-Za-z0-9._-]+)\}")
 _FLOATING: Final = "latest"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pool:
+    """Ranks that meet each other (`rendezvous`), head first; or one that meets nobody."""
+
+    rendezvous: Rendezvous | None
+    ranks: tuple[RankSpec, ...]
+
+    @property
+    def head(self) -> RankSpec:
+        """The rank the others need."""
+        return self.ranks[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +56,18 @@ class Job:
         names = [rank.name for rank in self.spec.ranks]
         if not names or len(set(names)) != len(names) or not all(map(_NAME.fullmatch, names)):
             raise HeavyliftError("REC102", {"names": ", ".join(names)})
+        for rank in self.spec.ranks:
+            for text in (*rank.argv, *rank.env.values()):
+                for _, token in pieces(text):
+                    if token is not None and not self._knows(token):
+                        raise HeavyliftError("REC114", {"rank": rank.name, "name": token.name})
         if self.access is None and any(rank.gpus for rank in self.spec.ranks):
             raise HeavyliftError("REC103", {"vendor": self.spec.gpu_vendor})
+
+    def _knows(self, token: Token) -> bool:
+        if token.kind == "file":
+            return token.name in self.spec.files
+        return token.name == SELF or any(token.name == rank.name for rank in self.spec.ranks)
 
     # --- ranks -----------------------------------------------------------------------------------
 
@@ -61,11 +91,6 @@ class Job:
         if self.spec.host_network is not None:
             return self.spec.host_network
         return self.is_multi_node
-
-    @property
-    def is_exposed(self) -> bool:
-        """True when others than its own machine reach the service."""
-        return self.spec.bind_host not in (None, *LOOPBACK)
 
     @staticmethod
     def loads_model(rank: RankSpec) -> bool:
@@ -101,19 +126,40 @@ class Job:
         """True when the rank needs cards: a number of them, or nobody said."""
         return self.access is not None and rank.gpus != 0
 
-    def rendezvous_of(self, rank: RankSpec) -> Rendezvous | None:
-        """How the pool of the rank meets, None for a rank that meets nobody."""
-        named = {each.name: each for each in self.ranks}
-        for each in self.spec.rendezvous:
-            if each.head == rank.name or (each.head in named and named[each.head].role == rank.role):
-                return each
-        return None
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The ranks in groups that start and fall together, in order.
+
+        A head opens a pool of its role; ranks of that role join it until the next head. Who meets
+        nobody is a pool of one.
+        """
+        heads = {each.head: each for each in self.spec.rendezvous}
+        found: list[tuple[Rendezvous | None, list[RankSpec]]] = []
+        open_pools: dict[str, list[RankSpec]] = {}
+        for rank in self.ranks:
+            if rank.name not in heads and rank.role in open_pools:
+                open_pools[rank.role].append(rank)
+                continue
+            members = [rank]
+            found.append((heads.get(rank.name), members))
+            if rank.name in heads:
+                open_pools[rank.role] = members
+        return tuple(Pool(rendezvous=rendezvous, ranks=tuple(ranks)) for rendezvous, ranks in found)
+
+    def pool_of(self, rank: RankSpec) -> Pool:
+        """The pool of a rank."""
+        return next(pool for pool in self.pools if rank in pool.ranks)
 
     def can_restart_alone(self, rank: RankSpec) -> bool:
-        """True when starting this rank anew can help: its pool has no other that waits for it."""
-        return sum(each.role == rank.role for each in self.ranks) == 1 or not self.rendezvous_of(
-            rank
-        )
+        """True when starting this rank anew can help: no other of its pool waits for it."""
+        return len(self.pool_of(rank).ranks) == 1
+
+    def gpus(self, rank: RankSpec) -> int:
+        """The cards a rank asks a cluster for. Raises REC109 when nobody says how many."""
+        count = self.spec.gpus_per_node if rank.gpus is None else rank.gpus
+        if count is None:
+            raise HeavyliftError("REC109", {"rank": rank.name})
+        return count
 
     @property
     def serving(self) -> tuple[RankSpec, ...]:
@@ -140,6 +186,16 @@ class Job:
     def deadline_s(self) -> int:
         """By when it must be ready: the one number of every probe, unit and check."""
         return self.spec.deadline_s
+
+    def deadline_settings(self, rank: RankSpec) -> tuple[str, ...]:
+        """Variables and flags of a rank that hold the deadline."""
+        text = str(self.deadline_s)
+        flags = [
+            word.partition("=")[0]
+            for word, value in zip(rank.argv, (*rank.argv[1:], ""), strict=True)
+            if word.startswith("-") and text in (value, word.partition("=")[2])
+        ]
+        return (*(name for name in sorted(rank.env) if rank.env[name] == text), *flags)
 
     @property
     def stop_grace_s(self) -> int | None:
@@ -178,26 +234,57 @@ class Job:
 
         Raises REC107 when a serving rank's command does not say where it listens.
         """
-        if self.spec.bind_host == address:
-            return self
         ranks = tuple(
             self._rebound(rank, address) if rank in self.serving else rank for rank in self.ranks
         )
         return replace(self, spec=replace(self.spec, bind_host=address, ranks=ranks))
 
+    def listens_on(self, rank: RankSpec) -> str | None:
+        """Where a rank's command says it listens; else where the launch does (None = not said)."""
+        place = self._bind_place(rank)
+        if place is None:
+            return self.spec.bind_host
+        return rank.argv[place].rpartition("=")[2]
+
     def _rebound(self, rank: RankSpec, address: str) -> RankSpec:
+        place = self._bind_place(rank)
+        if place is None:
+            raise HeavyliftError("REC107", {"rank": rank.name})
         words = list(rank.argv)
-        old = self.spec.bind_host or LOOPBACK[0]
-        for index, word in enumerate(words):
+        flag, equals, _ = words[place].rpartition("=")
+        words[place] = f"{flag}{equals}{address}"
+        return replace(rank, argv=tuple(words))
+
+    def _bind_place(self, rank: RankSpec) -> int | None:
+        """The word that holds the address a rank listens on: its own, or one of this machine."""
+        known = {self.spec.bind_host, host_token(SELF), host_token(rank.name), EVERYWHERE}
+        known |= {*LOOPBACK}
+        for index, word in enumerate(rank.argv):
             flag, equals, value = word.partition("=")
-            if flag.startswith("-") and flag.endswith("host"):
-                if equals and value == old:
-                    words[index] = f"{flag}={address}"
-                    return replace(rank, argv=tuple(words))
-                if not equals and words[index + 1 : index + 2] == [old]:
-                    words[index + 1] = address
-                    return replace(rank, argv=tuple(words))
-        raise HeavyliftError("REC107", {"rank": rank.name, "address": old})
+            if not (flag.startswith("-") and flag.endswith("host")):
+                continue
+            if equals and value in known:
+                return index
+            if not equals and index + 1 < len(rank.argv) and rank.argv[index + 1] in known:
+                return index + 1
+        return None
+
+    def on_host(self, rank: RankSpec) -> RankSpec:
+        """The rank without a container: folders go by their paths on the host."""
+        model = (self.spec.model_mount,) if self.spec.model_mount is not None else ()
+        moved = [*model, *self.spec.cache_mounts, *rank.mounts]
+
+        def moved_word(text: str) -> str:
+            for mount in moved:
+                pattern = rf"(?<![\w./-]){re.escape(mount.target)}(?![\w.-])"
+                text = re.sub(pattern, lambda _, mount=mount: mount.source, text)  # type: ignore[misc]
+            return text
+
+        return replace(
+            rank,
+            argv=tuple(map(moved_word, rank.argv)),
+            env={name: moved_word(text) for name, text in rank.env.items()},
+        )
 
     def needed_hosts(self, ranks: tuple[RankSpec, ...]) -> tuple[str, ...]:
         """Names of the ranks whose addresses these ranks must be told, in order."""
@@ -216,13 +303,24 @@ class Job:
 
         `exposed` True where the target itself opens the service to others.
         """
-        if not (exposed or self.is_exposed):
-            return ()
-        return tuple(
-            _finding("exposed_without_key", rank.name, observed=self.spec.bind_host)
-            for rank in self.serving
-            if not rank.secrets
-        )
+        found = []
+        for rank in self.serving:
+            at = self.listens_on(rank)
+            if (exposed or at not in (None, *LOOPBACK)) and not rank.secrets:
+                found.append(_finding("exposed_without_key", rank.name, observed=at))
+            asked = self._asked_from_elsewhere(rank)
+            if asked and not exposed and at in LOOPBACK:
+                found.append(_finding("not_reachable", rank.name, observed=at, expected=asked))
+        return tuple(found)
+
+    def _asked_from_elsewhere(self, rank: RankSpec) -> str | None:
+        """A rank of another machine whose command asks this one's API."""
+        asked = f"{host_token(rank.name)}:{rank.ports.get(API_PORT) or self.spec.served_port}"
+        for other in self.ranks:
+            elsewhere = self.machine_of(other) != self.machine_of(rank)
+            if elsewhere and any(asked in text for text in (*other.argv, *other.env.values())):
+                return other.name
+        return None
 
     def image_findings(self) -> tuple[Finding, ...]:
         """Images that are known by a tag only: what they hold may change."""
@@ -231,10 +329,23 @@ class Job:
             _finding("image_by_tag", each, observed=each) for each in references if "@" not in each
         )
 
+    def kept_findings(self) -> tuple[Finding, ...]:
+        """A model that every new pod fetches again, for want of a claim that keeps it."""
+        if self.spec.model_mount is not None or self.options.cache_claim is not None:
+            return ()
+        return (_finding("model_not_kept", self.spec.model, observed=self.spec.model_path),)
 
-def _finding(rule: str, subject: str, *, observed: str | None) -> Finding:
+
+def _finding(
+    rule: str, subject: str, *, observed: str | None, expected: str | None = None
+) -> Finding:
     return Finding(
-        id=rule, code="REC110", severity=Severity.WARN, subject=subject, observed=observed
+        id=rule,
+        code="REC110",
+        severity=_SEVERITY[rule],
+        subject=subject,
+        observed=observed,
+        expected=expected,
     )
 
 
@@ -244,13 +355,34 @@ def _tag(reference: str) -> str | None:
     return tag if colon else None
 
 
-def pieces(text: str) -> tuple[tuple[str, str | None], ...]:
-    """A word as (literal, name of the rank whose address follows it, None at the end)."""
-    found: list[tuple[str, str | None]] = []
-    for name in host_tokens(text):
-        literal, _, text = text.partition(host_token(name))
-        found.append((literal, name))
-    return (*found, (text, None))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """What stands for an address (`host`) or a file of the recipe's folder (`file`) in a word."""
+
+    kind: str
+    name: str
+
+
+def pieces(text: str) -> tuple[tuple[str, Token | None], ...]:
+    """A word as (literal, the token that follows it, None at the end)."""
+    found: list[tuple[str, Token | None]] = []
+    end = 0
+    for match in _TOKEN.finditer(text):
+        found.append((text[end : match.start()], Token(kind=match[1], name=match[2])))
+        end = match.end()
+    return (*found, (text[end:], None))
+
+
+def used_files(rank: RankSpec) -> tuple[str, ...]:
+    """Names of the recipe's files that a rank reads, in order."""
+    return tuple(
+        dict.fromkeys(
+            token.name
+            for text in (*rank.argv, *rank.env.values())
+            for _, token in pieces(text)
+            if token is not None and token.kind == "file"
+        )
+    )
 
 
 def host_variable(name: str) -> str:

@@ -6,17 +6,20 @@ import math
 from typing import Final
 
 from heavylift.errors import HeavyliftError
-from heavylift.records.launch import RankSpec
 from heavylift.recipe.targets import common, docker, shell
-from heavylift.recipe.targets.job import Job
+from heavylift.recipe.targets.job import Job, used_files
 from heavylift.recipe.targets.records import Rendering, Runtime, Stage, Step, TargetFile
-from heavylift.recipe.targets.words import needed_files
+from heavylift.recipe.targets.words import SECRETS_FILE, needed_files, unit_word
+from heavylift.records.launch import RankSpec
 
 TARGET: Final = "systemd"
 UNITS: Final = "/etc/systemd/system"
 
 _RESTART_DELAY_S: Final = 30
 _MOST_STARTS: Final = 3
+_KILL_S: Final = 30
+"""For killing and cleaning up what did not stop within its grace."""
+
 _USAGE_ERROR: Final = 2
 """What an engine exits with for a flag it does not know: a restart cannot mend it."""
 
@@ -28,7 +31,7 @@ def render(job: Job) -> Rendering:
         raise HeavyliftError("REC108", {"folder": folder})
     runtime = job.runtime(Runtime.DOCKER)
     writer = docker.rank_script if runtime is Runtime.DOCKER else shell.rank_script
-    scripts = tuple(writer(job, rank, reads_files=False) for rank in job.ranks)
+    scripts = tuple(writer(job, rank, reads=()) for rank in job.ranks)
     units = tuple(
         TargetFile(path=unit_name(job, rank), text=_unit(job, rank, runtime)) for rank in job.ranks
     )
@@ -48,7 +51,10 @@ def render(job: Job) -> Rendering:
             *job.findings(),
             *(job.image_findings() if runtime is Runtime.DOCKER else ()),
         ),
-        deadline_at=tuple(f"{unit_name(job, rank)}: TimeoutStartSec" for rank in job.serving),
+        deadline_at=(
+            *common.deadline_places(job, shell.script_path),
+            *(f"{unit_name(job, rank)}: TimeoutStartSec" for rank in job.ranks),
+        ),
     )
 
 
@@ -70,14 +76,24 @@ def _user_steps(job: Job) -> tuple[Step, ...]:
 
 def _install_steps(job: Job, rank: RankSpec) -> tuple[Step, ...]:
     place = _folder(job)
-    files = [shell.script_path(rank), *needed_files(job, (rank,))]
+    needed = needed_files(job, (rank,))
+    plain = [unit_name(job, rank), *(name for name in needed if name != SECRETS_FILE)]
+    groups = {
+        "755": [shell.script_path(rank)],
+        "644": [*plain, *used_files(rank)],
+        "600": [name for name in needed if name == SECRETS_FILE],
+    }
     unit = f"{place}/{unit_name(job, rank)}"
     return (
-        Step(
-            stage=Stage.PREPARE,
-            what="copy_files",
-            argv=("install", "-D", "--target-directory", place, *files, unit_name(job, rank)),
-            rank=rank.name,
+        *(
+            Step(
+                stage=Stage.PREPARE,
+                what="copy_files",
+                argv=("install", "-D", f"--mode={mode}", f"--target-directory={place}", *files),
+                rank=rank.name,
+            )
+            for mode, files in groups.items()
+            if files
         ),
         Step(
             stage=Stage.CHECK,
@@ -120,7 +136,7 @@ def _unit(job: Job, rank: RankSpec, runtime: Runtime) -> str:
         *_wait(job, rank),
         *([f"ExecStop=-/usr/bin/env docker stop {name}"] if in_docker else []),
         f"TimeoutStartSec={job.deadline_s}",
-        *([] if job.stop_grace_s is None else [f"TimeoutStopSec={job.stop_grace_s}"]),
+        *([] if job.stop_grace_s is None else [f"TimeoutStopSec={job.stop_grace_s + _KILL_S}"]),
         # The engine is told to stop; what is then left of it, workers included, is killed.
         "KillMode=mixed",
         *_restart(job, rank, unit),
@@ -146,7 +162,7 @@ def _account(job: Job, rank: RankSpec, *, in_docker: bool) -> list[str]:
 
 def _wait(job: Job, rank: RankSpec) -> list[str]:
     """The unit counts as started when the service answers; until then `TimeoutStartSec` runs."""
-    url = common.health_url(job, rank, common.local_address(job))
+    url = common.health_url(job, rank)
     health = job.spec.health
     if url is None or health is None:
         return []
@@ -154,7 +170,7 @@ def _wait(job: Job, rank: RankSpec) -> list[str]:
     words = (
         "/usr/bin/env curl --fail --silent --show-error --output /dev/null --retry-all-errors",
         f"--retry {tries} --retry-delay {health.interval_s} --retry-max-time {job.deadline_s}",
-        f"--max-time {health.timeout_s} {url}",
+        f"--max-time {health.timeout_s} {unit_word(url, rank)}",
     )
     return [f"ExecStartPost={' '.join(words)}"]
 

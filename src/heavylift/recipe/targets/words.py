@@ -1,23 +1,30 @@
-"""Words of a launch as a shell, systemd or compose reads them. Quoting is shlex's, never a template.
+"""Words of a launch as a shell or compose reads them. Quoting is shlex's, never a template.
 
 Addresses of other ranks stand in words as tokens; here they become variables of the target.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from heavylift.records.launch import SELF, RankSpec
 from heavylift.recipe.targets.job import Job, host_variable, pieces
+from heavylift.records.launch import SELF, RankSpec
 
 SECRETS_FILE: Final = "secrets.env"
 SECRETS_EXAMPLE: Final = "secrets.env.example"
 HOSTS_FILE: Final = "hosts.env"
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+HERE: Final = '"$here"'
+"""The folder of a script, as bash reads it."""
+
+HERE_LINE: Final = 'here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)'
+
+IN_CONTAINER: Final = "/heavylift"
+"""Where a container sees the recipe's files."""
+
+_WIDTH: Final = 80
 
 
 def variable(rank: RankSpec, name: str) -> str:
@@ -25,51 +32,63 @@ def variable(rank: RankSpec, name: str) -> str:
     return host_variable(rank.name if name == SELF else name)
 
 
-def shell_word(text: str, rank: RankSpec) -> str:
-    """One word as bash reads it: literals quoted, addresses as variables in double quotes."""
-    found = pieces(text)
-    if len(found) == 1:
-        return shlex.quote(text)
+def shell_word(text: str, rank: RankSpec, folder: str = HERE) -> str:
+    """One word as bash reads it: literals quoted, addresses as variables in double quotes.
+
+    `folder` is where the rank sees the recipe's files, as bash reads it.
+    """
     words = []
-    for literal, name in found:
+    for literal, token in pieces(text):
         if literal:
             words.append(shlex.quote(literal))
-        if name is not None:
-            words.append(f'"${{{variable(rank, name)}}}"')
+        if token is not None and token.kind == "host":
+            words.append(f'"${{{variable(rank, token.name)}}}"')
+        elif token is not None:
+            words.append(f"{folder}/{token.name}")
+    return "".join(words) or shlex.quote("")
+
+
+def filled_word(
+    text: str, addresses: Mapping[str, str], folder: str, escape: Callable[[str], str]
+) -> str:
+    """One word with addresses (by name of rank, and `self`) and paths put in; the rest escaped."""
+    words = []
+    for literal, token in pieces(text):
+        words.append(escape(literal))
+        if token is not None:
+            words.append(
+                addresses[token.name] if token.kind == "host" else f"{folder}/{token.name}"
+            )
     return "".join(words)
 
 
-def filled_word(text: str, rank: RankSpec, addresses: Mapping[str, str]) -> str:
-    """One word with addresses put in; `addresses` are by name of rank."""
-    return "".join(
-        literal + ("" if name is None else addresses[rank.name if name == SELF else name])
-        for literal, name in pieces(text)
-    )
-
-
 def command_lines(words: Iterable[str], *, indent: str = "  ") -> list[str]:
-    """Quoted words as lines that go on with a backslash: a flag and its value on one line."""
+    """Quoted words as lines that go on with a backslash: a flag and its value on one line, and
+    words before the first flag beside each other.
+    """
     lines: list[str] = []
     for word in words:
-        if lines and not word.startswith("-") and lines[-1].startswith("-") and _open(lines[-1]):
+        joins = bool(lines) and not word.startswith("-") and _takes_more(lines[-1], word)
+        if joins:
             lines[-1] += f" {word}"
         else:
             lines.append(word)
-    first, *others = lines
-    return [f"{first}{' \\' if others else ''}"] + [
-        f"{indent}{line}{' \\' if index < len(others) - 1 else ''}"
-        for index, line in enumerate(others)
-    ]
+    indented = [lines[0], *(f"{indent}{line}" for line in lines[1:])]
+    return [*(f"{line} \\" for line in indented[:-1]), indented[-1]]
 
 
-def _open(line: str) -> bool:
-    """True when a line is a flag that has no value yet."""
-    return " " not in line and "=" not in line
+def _takes_more(line: str, word: str) -> bool:
+    """True for a flag that has no value yet, and for plain words that leave room."""
+    if line.startswith("-"):
+        return " " not in line and "=" not in line
+    return not line.startswith('"') and len(line) + len(word) < _WIDTH
 
 
-def export_lines(rank: RankSpec) -> list[str]:
+def export_lines(rank: RankSpec, folder: str = HERE) -> list[str]:
     """The environment of a rank, a line each."""
-    return [f"export {name}={shell_word(rank.env[name], rank)}" for name in sorted(rank.env)]
+    return [
+        f"export {name}={shell_word(rank.env[name], rank, folder)}" for name in sorted(rank.env)
+    ]
 
 
 def required_lines(names: Iterable[str]) -> list[str]:
@@ -102,6 +121,9 @@ def comment_lines(lines: Iterable[str]) -> list[str]:
     return [f"# {' '.join(line.split())}".rstrip() for line in lines]
 
 
-def is_variable(name: str) -> bool:
-    """True for a name that a shell can export."""
-    return _VARIABLE.fullmatch(name) is not None
+def unit_word(text: str, rank: RankSpec) -> str:
+    """One word with addresses as `${VARIABLE}`: in a unit, and in a command to type."""
+    return "".join(
+        literal + ("" if token is None else f"${{{variable(rank, token.name)}}}")
+        for literal, token in pieces(text)
+    )
