@@ -16,6 +16,7 @@ import msgspec
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
+from heavylift.facts.access_schema import CardAccess
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -207,6 +208,10 @@ class Catalog:
         """The doctor's checks of a group, in order."""
         return self._load(CheckList, f"checks/{group}.toml").checks
 
+    def card_access(self, vendor: str) -> CardAccess:
+        """How containers, pods and jobs are given the cards of that vendor."""
+        return self._load(CardAccess, f"access/{vendor}.toml", vendor=vendor)
+
     def speed(self) -> SpeedFacts:
         """The model of speed: its constants, the measured classes, the acceptances."""
         return SpeedFacts(
@@ -347,6 +352,7 @@ class Catalog:
         self._check_books(defects)
         defects += self._command_defects()
         _collect(self.checks, self.ids("checks"), defects)
+        _collect(self.card_access, self.ids("access"), defects)
         symptoms = _collect(self._symptom_book, self.ids("symptoms"), defects)
         return (*defects, *consistency.defects(everything), *symptom_defects(symptoms))
 

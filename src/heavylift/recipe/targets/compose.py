@@ -1,0 +1,219 @@
+"""Target `compose`: one file per machine, a service per rank, with a health check that waits."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from heavylift.recipe.targets import common
+from heavylift.recipe.targets.docker import (
+    RDMA_DEVICES,
+    ULIMITS,
+    group_variable,
+    mounts,
+    pull_steps,
+)
+from heavylift.recipe.targets.documents import documents, without_none
+from heavylift.recipe.targets.job import EVERYWHERE, LOOPBACK, Job, host_variable, used_files
+from heavylift.recipe.targets.records import Rendering, Stage, Step, TargetFile
+from heavylift.recipe.targets.words import HOSTS_FILE, IN_CONTAINER, SECRETS_FILE, filled_word
+from heavylift.records.launch import SELF, Mount, RankSpec
+
+TARGET: Final = "compose"
+_FILE: Final = "compose.yaml"
+_FAILURES_UNTIL_UNHEALTHY: Final = 3
+
+
+def render(job: Job) -> Rendering:
+    """A compose file per machine, and the files of addresses and secrets."""
+    files = tuple(
+        TargetFile(path=_path(job, machine), text=_machine(job, machine))
+        for machine in job.machines
+    )
+    groups = _groups(job, job.ranks)
+    needs_hosts = job.host_network
+    return Rendering(
+        target=TARGET,
+        files=(
+            *files,
+            *common.hosts_file(job, tuple(map(group_variable, groups)), needs_hosts=needs_hosts),
+            *common.secrets_example(job),
+            *common.own_files(job),
+        ),
+        steps=(
+            *(common.prepare_steps(job) if needs_hosts else common.secret_steps(job)),
+            *(() if needs_hosts else common.own_steps(job)),
+            *_group_steps(groups),
+            *pull_steps(job),
+            *(
+                _step(job, machine, stage, what, words)
+                for stage, what, words in (
+                    (Stage.CHECK, "compose_config", ("config", "--quiet")),
+                    (Stage.START, "compose_up", ("up", "--detach")),
+                    (Stage.WATCH, "compose_ps", ("ps",)),
+                    (Stage.STOP, "compose_down", ("down",)),
+                )
+                for machine in job.machines
+            ),
+        ),
+        findings=(*job.findings(), *job.image_findings()),
+        deadline_at=(
+            *common.deadline_places(job, lambda rank: _path(job, job.machine_of(rank))),
+            *_probe_places(job),
+        ),
+    )
+
+
+def _probe_places(job: Job) -> tuple[str, ...]:
+    return tuple(
+        f"{_path(job, job.machine_of(rank))}: services.{rank.name}.healthcheck.start_period"
+        for rank in job.serving
+        if job.spec.health is not None
+    )
+
+
+def _path(job: Job, machine: str) -> str:
+    return f"{machine}/{_FILE}" if job.is_multi_node else _FILE
+
+
+def _step(job: Job, machine: str, stage: Stage, what: str, words: tuple[str, ...]) -> Step:
+    ranks = job.machines[machine]
+    needed = (job.host_network and job.needed_hosts(ranks)) or _groups(job, ranks)
+    hosts = ("--env-file", HOSTS_FILE) if needed else ()
+    argv = ("docker", "compose", *hosts, "--file", _path(job, machine), *words)
+    return Step(stage=stage, what=what, argv=argv, rank=machine)
+
+
+def _group_steps(groups: tuple[str, ...]) -> tuple[Step, ...]:
+    if not groups:
+        return ()
+    return (
+        Step(stage=Stage.PREPARE, what="read_groups", argv=("getent", "group", *groups)),
+        Step(stage=Stage.PREPARE, what="fill_groups", argv=("vi", HOSTS_FILE)),
+    )
+
+
+def _groups(job: Job, ranks: tuple[RankSpec, ...]) -> tuple[str, ...]:
+    """Groups whose numbers on the machine must be known."""
+    return job.access.groups if job.access is not None and any(map(job.takes_cards, ranks)) else ()
+
+
+def _machine(job: Job, machine: str) -> str:
+    published = job.spec.bind_host or LOOPBACK[0]
+    inner = job if job.host_network or not job.serving else job.bound_to(EVERYWHERE)
+    body = {
+        "name": job.options.name,
+        "services": {
+            rank.name: _service(inner, inner.rank(rank.name), published)
+            for rank in job.machines[machine]
+        },
+    }
+    return documents(job.options.header, [body])
+
+
+def _service(job: Job, rank: RankSpec, published: str) -> dict[str, Any]:
+    words = _words(job, rank)
+    alone = job.can_restart_alone(rank)
+    cards = job.access if job.takes_cards(rank) else None
+    rdma = job.options.rdma and job.is_multi_node and cards is not None
+    groups = cards.groups if cards is not None else ()
+    devices = [f"{node}:{node}" for node in (cards.devices if cards is not None else ())]
+    if rdma:
+        devices.append(f"{RDMA_DEVICES}:{RDMA_DEVICES}")
+    ports = None
+    if not job.host_network and rank in job.serving:
+        port = job.port(rank)
+        ports = [f"{common.bracketed(published)}:{port}:{port}"]
+    folder = "../" if job.is_multi_node else "./"
+    return without_none(
+        {
+            "image": job.image(rank),
+            "container_name": job.full_name(rank),
+            "entrypoint": words[:1],
+            "command": words[1:] or None,
+            "environment": {name: _word(job, rank, rank.env[name]) for name in sorted(rank.env)}
+            or None,
+            "env_file": [f"{folder}{SECRETS_FILE}"] if rank.secrets else None,
+            "init": True,
+            "network_mode": "host" if job.host_network else None,
+            "ports": ports,
+            "volumes": [
+                {
+                    "type": "bind",
+                    "source": _escaped(mount.source),
+                    "target": _escaped(mount.target),
+                    "read_only": mount.read_only,
+                    "bind": {"create_host_path": False},
+                }
+                for mount in (*mounts(job, rank), *_file_mounts(rank, folder))
+            ]
+            or None,
+            "devices": devices or None,
+            "group_add": [f"${{{group_variable(group)}:?}}" for group in groups] or None,
+            "security_opt": list(cards.security_options) or None if cards is not None else None,
+            "cap_add": ["IPC_LOCK"] if rdma else None,
+            "ipc": "host" if cards is not None else None,
+            "shm_size": job.spec.shm_bytes,
+            "ulimits": {name: int(value) for name, value in ULIMITS} if cards is not None else None,
+            "deploy": _reservation(job, rank),
+            "healthcheck": _health_check(job, rank),
+            "restart": "unless-stopped" if alone else "no",
+            "stop_grace_period": None if job.stop_grace_s is None else f"{job.stop_grace_s}s",
+        }
+    )
+
+
+def _file_mounts(rank: RankSpec, folder: str) -> tuple[Mount, ...]:
+    return tuple(
+        Mount(source=f"{folder}{name}", target=f"{IN_CONTAINER}/{name}")
+        for name in used_files(rank)
+    )
+
+
+def _reservation(job: Job, rank: RankSpec) -> dict[str, Any] | None:
+    if job.access is None or job.access.compose_driver is None or not job.takes_cards(rank):
+        return None
+    device = {"driver": job.access.compose_driver, "count": "all", "capabilities": ["gpu"]}
+    return {"resources": {"reservations": {"devices": [device]}}}
+
+
+def _health_check(job: Job, rank: RankSpec) -> dict[str, Any] | None:
+    health = job.spec.health
+    url = common.health_url(job, rank)
+    if health is None or url is None:
+        return None
+    return {
+        "test": [
+            "CMD",
+            "curl",
+            "--fail",
+            "--silent",
+            "--output",
+            "/dev/null",
+            _word(job, rank, url),
+        ],
+        "start_period": f"{job.deadline_s}s",
+        "interval": f"{health.interval_s}s",
+        "timeout": f"{health.timeout_s}s",
+        "retries": _FAILURES_UNTIL_UNHEALTHY,
+    }
+
+
+def _words(job: Job, rank: RankSpec) -> list[str]:
+    return [_word(job, rank, word) for word in rank.argv]
+
+
+def _word(job: Job, rank: RankSpec, text: str) -> str:
+    """A word as compose reads it: a dollar of ours is doubled, addresses are its variables.
+
+    Services of one file find each other by name.
+    """
+    names = {
+        each.name: f"${{{host_variable(each.name)}:?}}" if job.host_network else each.name
+        for each in job.ranks
+    }
+    names[SELF] = names[rank.name]
+    return filled_word(text, names, IN_CONTAINER, _escaped)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("$", "$$")
