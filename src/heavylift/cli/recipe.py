@@ -18,7 +18,7 @@ from heavylift.recipe.differ import difference
 from heavylift.recipe.engines.vllm_transfer import CONNECTORS, STORES
 from heavylift.recipe.job import Start
 from heavylift.recipe.targets import TARGETS
-from heavylift.reciping import EmbeddedPlace, Reciping, RecipeWish
+from heavylift.reciping import EmbeddedPlace, RecipeWish, Reciping
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import PlanRequest, Rack
 from heavylift.records.recipe import Recipe
@@ -200,5 +200,7 @@ def _next(recipe: Recipe, folder: Path | None) -> str:
             return nearest[0].command
         return f"heavylift compare {shlex.quote(recipe.model)} --on {recipe.plan.rack.label} --all"
     if folder is None:
-        return f"heavylift recipe {shlex.quote(recipe.model)} --on {recipe.plan.rack.label} … -o DIR"
+        return (
+            f"heavylift recipe {shlex.quote(recipe.model)} --on {recipe.plan.rack.label} … -o DIR"
+        )
     return f"heavylift doctor --for {shlex.quote(str(folder / 'launch.json'))}"

@@ -59,9 +59,7 @@ def with_files(recipe: Recipe, target: str, catalog: Catalog) -> Recipe:
             if name not in {each.path for each in rendering.files}
         ),
         *(
-            RecipeFile(
-                path=each.path, content=each.text, executable=bool(each.mode & _RUNNABLE)
-            )
+            RecipeFile(path=each.path, content=each.text, executable=bool(each.mode & _RUNNABLE))
             for each in rendering.files
         ),
     ]

@@ -20,7 +20,5 @@ def command(model: str, as_json: bool) -> int:
     out.record("variants", table)
     first = next((row for row in table.rows if row.rack is not None), None)
     if first is not None:
-        out.next_command(
-            f"heavylift recipe {table.model} --on {first.rack} --variant {first.id}"
-        )
+        out.next_command(f"heavylift recipe {table.model} --on {first.rack} --variant {first.id}")
     return Exit.OK

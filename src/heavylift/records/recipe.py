@@ -23,7 +23,7 @@ class RecipeFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceNote:
-    """A source that the recipe rests on. `recipe` is the id of a published recipe, where it is one."""
+    """A source that the recipe rests on. `recipe` is set where it is a published recipe."""
 
     id: str
     title: str

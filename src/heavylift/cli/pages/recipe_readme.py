@@ -1,4 +1,4 @@
-"""README.md of a recipe's folder: who ran it, what to check, how to start, why each word is there."""
+"""README.md of a recipe's folder: who ran it, checks, how to start, why each word is there."""
 
 from __future__ import annotations
 
