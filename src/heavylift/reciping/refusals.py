@@ -22,8 +22,8 @@ RAN = (Status.VERIFIED, Status.REPORTED)
 def refusal(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> RecipeRefusal | None:
     """Why the job's launch is not written: it does not fit, was reported broken, is unsupported."""
     plan = job.plan
-    ran = plan.support.status in RAN and plan.support.conflict is None
-    if plan.verdict is PlanVerdict.DOES_NOT_FIT and not ran:
+    # Where a source says that exactly this ran, the plan's verdict is unknown, not this.
+    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
         limit = max(plan.limits, key=lambda each: each.short_bytes)
         return RecipeRefusal(
             code="does_not_fit",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from heavylift.reciping import Reciping, RecipeWish
 from heavylift.recipe.job import Start
+from heavylift.reciping import RecipeWish, Reciping
 from heavylift.records.plan import PlanRequest, Rack
 from heavylift.records.recipe import Recipe
 
