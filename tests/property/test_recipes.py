@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.recipe.job import Start
 from heavylift.reciping import RecipeWish, Reciping
 from heavylift.records.plan import PlanRequest, PlanVerdict, Rack
+from heavylift.records.recipe import Recipe
 
 RACKS = (
     "8xB300",
@@ -30,50 +32,57 @@ def _reciping() -> Reciping:
     return Reciping()
 
 
-@settings(max_examples=60, deadline=None)
+SIZES = st.fixed_dictionaries(
+    {},
+    optional={
+        "tensor": st.sampled_from((1, 2, 8, 16)),
+        "pipeline": st.sampled_from((1, 2)),
+        "decode_context": st.sampled_from((1, 8)),
+    },
+)
+WORKLOADS = st.fixed_dictionaries(
+    {},
+    optional={
+        "context_tokens": st.sampled_from((4096, 131_072, 1_048_576)),
+        "vision": st.just(value=False),
+    },
+)
+DRAFTS = st.sampled_from((None, None, "redhat-dspark", "inferact-dspark"))
+
+
+def _made(wish: RecipeWish) -> Recipe | HeavyliftError:
+    try:
+        return _reciping().recipe(wish)
+    except HeavyliftError as error:
+        return error
+
+
+@settings(max_examples=40, deadline=None)
 @given(
-    rack=st.sampled_from(RACKS),
-    engine=st.sampled_from(ENGINES),
-    tensor=st.sampled_from((None, 1, 2, 8, 16)),
-    pipeline=st.sampled_from((None, 1, 2)),
-    dcp=st.sampled_from((None, 1, 8)),
-    context=st.sampled_from((None, 4096, 131_072, 1_048_576)),
-    text_only=st.booleans(),
-    draft=st.sampled_from((None, "redhat-dspark", "inferact-dspark")),
+    place=st.tuples(st.sampled_from(RACKS), st.sampled_from(ENGINES)),
+    layout=SIZES,
+    workload=WORKLOADS,
+    draft=DRAFTS,
 )
 def test_a_recipe_is_written_refused_or_named_impossible(
-    rack: str,
-    engine: str,
-    tensor: int | None,
-    pipeline: int | None,
-    dcp: int | None,
-    context: int | None,
-    text_only: bool,
-    draft: str | None,
+    place: tuple[str, str], layout: dict[str, int], workload: dict[str, Any], draft: str | None
 ) -> None:
     """A written one has a process per machine and a plan that is not known not to fit."""
-    sizes = {"tensor": tensor, "pipeline": pipeline, "decode_context": dcp}
-    layout = {name: size for name, size in sizes.items() if size is not None}
 
     def ask(each: Rack) -> PlanRequest:
-        return PlanRequest(
-            model="kimi-k3",
-            rack=each,
-            context_tokens=context,
-            layout_constraints=layout,
-            vision=False if text_only else None,
-        )
+        return PlanRequest(model="kimi-k3", rack=each, layout_constraints=layout, **workload)
 
-    wish = RecipeWish(model="kimi-k3", rack=rack, ask=ask, engine=engine, start=Start(draft=draft))
-    try:
-        recipe = _reciping().recipe(wish)
-    except HeavyliftError as error:
-        assert error.code.startswith(("REC0", "PLAN0"))
+    rack, engine = place
+    made = _made(
+        RecipeWish(model="kimi-k3", rack=rack, ask=ask, engine=engine, start=Start(draft=draft))
+    )
+    if isinstance(made, HeavyliftError):
+        assert made.code.startswith(("REC0", "PLAN0"))
         return
-    if recipe.refused is not None:
-        assert recipe.launch is None
+    if made.refused is not None:
+        assert made.launch is None
         return
-    assert recipe.launch is not None
-    assert len(recipe.launch.ranks) == recipe.plan.rack.nodes
-    assert recipe.plan.verdict not in (PlanVerdict.DOES_NOT_FIT, PlanVerdict.UNSUPPORTED)
-    assert all(rank.argv == recipe.argv[rank.rank] for rank in recipe.launch.ranks)
+    assert made.launch is not None
+    assert len(made.launch.ranks) == made.plan.rack.nodes
+    assert made.plan.verdict not in (PlanVerdict.DOES_NOT_FIT, PlanVerdict.UNSUPPORTED)
+    assert made.argv == tuple(rank.argv for rank in made.launch.ranks)

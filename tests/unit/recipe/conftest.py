@@ -23,7 +23,7 @@ def reciping() -> Reciping:
 
 @pytest.fixture(scope="session")
 def make_recipe(reciping: Reciping) -> Callable[..., Recipe]:
-    """Layout sizes by the names of the constraints, `start` as its fields, the rest of the request."""
+    """Layout sizes by the names of constraints, `start` as its fields, the rest of the request."""
 
     def make(
         model: str,

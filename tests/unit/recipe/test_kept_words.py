@@ -1,8 +1,9 @@
-"""Recipes whose words are kept, and the page of published recipes: both are as the code makes them."""
+"""Recipes whose words are kept, and the page of published recipes: as the code makes them."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -19,8 +20,6 @@ def _tool(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    import sys
-
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module

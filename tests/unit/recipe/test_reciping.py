@@ -32,7 +32,7 @@ def _value(recipe: Recipe, flag: str, rank: int = 0) -> str:
 
 
 def test_what_does_not_fit_is_refused_with_the_nearest_that_does(make_recipe: Make) -> None:
-    """8 H200 hold 140.4 GiB each and K3 needs 191; two machines hold it, in the layout signed off."""
+    """8 H200 hold 140.4 GiB each and K3 needs 191; two machines hold it, as it was signed off."""
     recipe = make_recipe("kimi-k3", "8xH200", "vllm")
     assert recipe.launch is None
     assert recipe.refused is not None
@@ -90,6 +90,7 @@ def test_a_version_nobody_read_is_not_written(make_recipe: Make) -> None:
     [
         ("2x8xH200", "vllm", {"kv_cache_dtype": "fp8"}, "REC012"),
         ("2x8xB200", "vllm", {"start": {"draft": "redhat-dspark"}}, "REC012"),
+        ("8xB300", "sglang", {"start": {"draft": "redhat-dspark"}}, "REC029"),
         ("8xB300", "ollama", {"variant": "ud-iq1-s"}, "REC012"),
         ("4x8xH100", "vllm", {"tensor": 16, "data": 2}, "REC013"),
         ("3x8xB300", "vllm", {"split": (1, 1)}, "REC021"),
@@ -102,7 +103,7 @@ def test_a_version_nobody_read_is_not_written(make_recipe: Make) -> None:
 def test_what_cannot_be_emitted_says_so(
     make_recipe: Make, rack: str, engine: str, given: dict[str, object], code: str
 ) -> None:
-    """8 bit KV on Hopper, a draft over stages, replicas over machines, a split that does not add up."""
+    """8 bit KV on Hopper, a draft over stages, a split that does not add up, and others."""
     with pytest.raises(HeavyliftError) as caught:
         make_recipe("kimi-k3", rack, engine, **given)
     assert caught.value.code == code
@@ -262,7 +263,7 @@ def test_addresses_are_filled_in_where_they_are_known(make_recipe: Make) -> None
 
 
 def test_tokens_are_resolved_by_name() -> None:
-    """`self` is the rank's own address; a file lies in the folder; a missing address is an error."""
+    """`self` is the rank's own address; files lie in the folder; a missing address is an error."""
     rank = RankSpec(
         rank=0,
         name="serve-1",
