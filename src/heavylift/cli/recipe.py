@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from heavylift.cli import recipe_folder, recipe_words
 from heavylift.cli.output import json_option, sink
@@ -109,7 +110,7 @@ def command(model: str | None, rack_text: str | None, as_json: bool, **given: An
         recipe_folder.write(recipe, folder)
         recipe = replace(recipe, folder=str(folder))
     out.record("recipe_explained" if given["explain"] else "recipe", recipe)
-    out.next_command(_next(recipe, folder))
+    out.next_command(_next(recipe, folder, click.get_current_context()))
     return Exit.OK if recipe.refused is None else Exit.NEGATIVE
 
 
@@ -193,14 +194,36 @@ def _is_version(name: str) -> bool:
     return name[:1].isdigit() and "." in name and not any(c in name for c in "x×*:")
 
 
-def _next(recipe: Recipe, folder: Path | None) -> str:
+def _next(recipe: Recipe, folder: Path | None, context: click.Context) -> str:
     if recipe.refused is not None:
         nearest = recipe.refused.nearest
         if nearest:
             return nearest[0].command
         return f"heavylift compare {shlex.quote(recipe.model)} --on {recipe.plan.rack.label} --all"
     if folder is None:
-        return (
-            f"heavylift recipe {shlex.quote(recipe.model)} --on {recipe.plan.rack.label} … -o DIR"
-        )
+        name = f"{recipe.model}-{recipe.plan.rack.label}".lower()
+        return shlex.join(("heavylift", "recipe", *_typed(context), "-o", name))
     return f"heavylift doctor --for {shlex.quote(str(folder / 'launch.json'))}"
+
+
+def _typed(context: click.Context) -> list[str]:
+    """What was typed, as words: arguments first, then options in the order of the help."""
+    arguments, options = [], []
+    for param in context.command.params:
+        name = str(param.name)
+        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        value = context.params[name]
+        if isinstance(param, click.Argument):
+            arguments.append(str(value))
+        elif isinstance(value, bool):
+            options.append(param.opts[-1])
+        else:
+            options += [param.opts[-1], _word(name, value)]
+    return arguments + options
+
+
+def _word(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        return ":".join(map(str, value))
+    return "all" if name == "ep" and value == 0 else str(value)
