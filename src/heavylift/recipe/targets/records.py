@@ -51,6 +51,7 @@ class TargetOptions:
     storage_class: str | None = None
     model_bytes: int | None = None
     extra_resources: dict[str, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
     partition: str | None = None
     account: str | None = None
     time_limit: str | None = None

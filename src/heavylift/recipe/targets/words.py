@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from heavylift.recipe.targets.job import Job, host_variable, pieces
+from heavylift.recipe.targets.view import LaunchView, host_variable, pieces
 from heavylift.records.launch import SELF, RankSpec
 
 SECRETS_FILE: Final = "secrets.env"
@@ -104,16 +104,16 @@ def source_lines(folder: str, files: Iterable[str]) -> list[str]:
     return ["set -a", *read, "set +a"] if read else []
 
 
-def needed_files(job: Job, ranks: tuple[RankSpec, ...]) -> tuple[str, ...]:
+def needed_files(view: LaunchView, ranks: tuple[RankSpec, ...]) -> tuple[str, ...]:
     """The files of variables these ranks read."""
-    hosts = (HOSTS_FILE,) if job.needed_hosts(ranks) else ()
+    hosts = (HOSTS_FILE,) if view.needed_hosts(ranks) else ()
     secrets = (SECRETS_FILE,) if any(rank.secrets for rank in ranks) else ()
     return (*hosts, *secrets)
 
 
-def needed_variables(job: Job, rank: RankSpec) -> tuple[str, ...]:
+def needed_variables(view: LaunchView, rank: RankSpec) -> tuple[str, ...]:
     """The variables that those files must hold for a rank."""
-    return (*map(host_variable, job.needed_hosts((rank,))), *rank.secrets)
+    return (*map(host_variable, view.needed_hosts((rank,))), *rank.secrets)
 
 
 def comment_lines(lines: Iterable[str]) -> list[str]:

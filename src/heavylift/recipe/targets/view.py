@@ -20,6 +20,7 @@ API_PORT: Final = "api"
 _SEVERITY: Final = {
     "exposed_without_key": Severity.WARN,
     "image_by_tag": Severity.WARN,
+    "image_of_the_engine": Severity.UNKNOWN,
     "model_not_kept": Severity.WARN,
     "not_reachable": Severity.FAIL,
 }
@@ -43,7 +44,7 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class LaunchView:
     """The launch spec, what the place adds, and how its cards are reached (None = no cards)."""
 
     spec: LaunchSpec
@@ -111,12 +112,17 @@ class Job:
         found: dict[str, list[RankSpec]] = {}
         first_on: dict[str, str] = {}
         for rank in self.ranks:
-            if rank.host:
+            if self.is_placed(rank):
                 place = first_on.setdefault(rank.host, rank.name)
             else:
                 place = next(iter(found), rank.name) if rank.gpus == 0 else rank.name
             found.setdefault(place, []).append(rank)
         return {place: tuple(ranks) for place, ranks in found.items()}
+
+    @staticmethod
+    def is_placed(rank: RankSpec) -> bool:
+        """True when the host of a rank is stated: a name of its own stands for none."""
+        return rank.host not in ("", rank.name)
 
     def machine_of(self, rank: RankSpec) -> str:
         """The machine of a rank."""
@@ -209,27 +215,32 @@ class Job:
 
         Raises REC105 when no image is known and REC106 for one that floats.
         """
-        written = rank.image or self.spec.image
+        own = self.own_image(rank)
+        written = own or self.spec.image
         if written is None:
             raise HeavyliftError(
                 "REC105", {"engine": self.spec.engine, "version": self.spec.engine_version}
             )
-        if rank.image is None and self.spec.image_digest and "@" not in written:
+        if own is None and self.spec.image_digest and "@" not in written:
             written = f"{written}@{self.spec.image_digest}"
         if "@" not in written and _tag(written) in {None, _FLOATING}:
             raise HeavyliftError("REC106", {"image": written})
         return written
 
+    def own_image(self, rank: RankSpec) -> str | None:
+        """The image a rank has beside the launch's: the place's word first."""
+        return self.options.images.get(rank.role) or rank.image
+
     def runtime(self, otherwise: Runtime) -> Runtime:
         """What runs the ranks: as asked for, else `otherwise` where every rank has an image."""
         if self.options.runtime is not None:
             return self.options.runtime
-        known = all(rank.image or self.spec.image for rank in self.ranks)
+        known = all(self.own_image(rank) or self.spec.image for rank in self.ranks)
         return otherwise if known else Runtime.HOST
 
     # --- addresses -------------------------------------------------------------------------------
 
-    def bound_to(self, address: str) -> Job:
+    def bound_to(self, address: str) -> LaunchView:
         """The same launch with serving ranks that listen on `address`.
 
         Raises REC107 when a serving rank's command does not say where it listens.
@@ -268,6 +279,12 @@ class Job:
             if not equals and index + 1 < len(rank.argv) and rank.argv[index + 1] in known:
                 return index + 1
         return None
+
+    def chosen_by_the_cluster(self) -> None:
+        """Raise REC115 when hosts are stated although the target leaves them to a cluster."""
+        placed = [rank.host for rank in self.ranks if self.is_placed(rank)]
+        if placed and len(self.ranks) > 1:
+            raise HeavyliftError("REC115", {"hosts": ", ".join(dict.fromkeys(placed))})
 
     def on_host(self, rank: RankSpec) -> RankSpec:
         """The rank without a container: folders go by their paths on the host."""
@@ -325,9 +342,15 @@ class Job:
     def image_findings(self) -> tuple[Finding, ...]:
         """Images that are known by a tag only: what they hold may change."""
         references = dict.fromkeys(map(self.image, self.ranks))
-        return tuple(
+        tags = (
             _finding("image_by_tag", each, observed=each) for each in references if "@" not in each
         )
+        borrowed = (
+            _finding("image_of_the_engine", rank.name, observed=rank.argv[0])
+            for rank in self.ranks
+            if not self.loads_model(rank) and self.own_image(rank) is None
+        )
+        return (*tags, *borrowed)
 
     def kept_findings(self) -> tuple[Finding, ...]:
         """A model that every new pod fetches again, for want of a claim that keeps it."""
@@ -341,7 +364,7 @@ def _finding(
 ) -> Finding:
     return Finding(
         id=rule,
-        code="REC110",
+        code=rule,
         severity=_SEVERITY[rule],
         subject=subject,
         observed=observed,
