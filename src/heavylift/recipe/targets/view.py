@@ -293,8 +293,8 @@ class LaunchView:
 
         def moved_word(text: str) -> str:
             for mount in moved:
-                pattern = rf"(?<![\w./-]){re.escape(mount.target)}(?![\w.-])"
-                text = re.sub(pattern, lambda _, mount=mount: mount.source, text)  # type: ignore[misc]
+                inside = rf"(?<![\w./-]){re.escape(mount.target)}(?![\w.-])"
+                text = re.sub(inside, _literally(mount.source), text)
             return text
 
         return replace(
@@ -357,6 +357,11 @@ class LaunchView:
         if self.spec.model_mount is not None or self.options.cache_claim is not None:
             return ()
         return (_finding("model_not_kept", self.spec.model, observed=self.spec.model_path),)
+
+
+def _literally(text: str) -> str:
+    """A text as the replacement of a pattern."""
+    return text.replace("\\", r"\\")
 
 
 def _finding(
