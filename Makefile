@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose \
+.PHONY: setup demo test test-slurm check lint types imports bench bench-plan bench-stream bench-diagnose \
 	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas \
 	clean
 
@@ -22,6 +22,10 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# A real Slurm on this machine (Debian: slurm-wlm, munge) takes our batch scripts.
+test-slurm: setup
+	HEAVYLIFT_TEST_SLURM=1 $(BIN)/python -m pytest tests/e2e/test_slurm.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -32,7 +32,7 @@ def render(view: LaunchView) -> Rendering:
     """
     view.chosen_by_the_cluster()
     runtime = view.runtime(Runtime.PYXIS)
-    main, beside = _steps_of(view)
+    main, beside = steps_of(view)
     scripts = tuple(
         docker.rank_script(view, rank, reads=(SECRETS_FILE,))
         if runtime is Runtime.DOCKER
@@ -74,7 +74,7 @@ def render(view: LaunchView) -> Rendering:
     )
 
 
-def _steps_of(view: LaunchView) -> tuple[tuple[RankSpec, ...], tuple[RankSpec, ...]]:
+def steps_of(view: LaunchView) -> tuple[tuple[RankSpec, ...], tuple[RankSpec, ...]]:
     """The ranks of the step with a task per node, and those that stand beside it."""
     main = tuple(
         next((rank for rank in ranks if rank.gpus != 0), ranks[0])

@@ -241,13 +241,11 @@ class LaunchView:
     # --- addresses -------------------------------------------------------------------------------
 
     def bound_to(self, address: str) -> LaunchView:
-        """The same launch with serving ranks that listen on `address`.
+        """The same launch with ranks that listen on `address`.
 
         Raises REC107 when a serving rank's command does not say where it listens.
         """
-        ranks = tuple(
-            self._rebound(rank, address) if rank in self.serving else rank for rank in self.ranks
-        )
+        ranks = tuple(self._rebound(rank, address) for rank in self.ranks)
         return replace(self, spec=replace(self.spec, bind_host=address, ranks=ranks))
 
     def listens_on(self, rank: RankSpec) -> str | None:
@@ -259,8 +257,10 @@ class LaunchView:
 
     def _rebound(self, rank: RankSpec, address: str) -> RankSpec:
         place = self._bind_place(rank)
-        if place is None:
+        if place is None and rank in self.serving:
             raise HeavyliftError("REC107", {"rank": rank.name})
+        if place is None:
+            return rank
         words = list(rank.argv)
         flag, equals, _ = words[place].rpartition("=")
         words[place] = f"{flag}{equals}{address}"
