@@ -545,9 +545,7 @@ def read_router(root: Path) -> Release:
 
 def _unprefixed(node: ast.expr) -> str | None:
     if isinstance(node, ast.JoinedStr):
-        return "".join(
-            str(part.value) for part in node.values if isinstance(part, ast.Constant)
-        )
+        return "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
     written = literal(node)
     return written if isinstance(written, str) else None
 

@@ -18,6 +18,8 @@ COMMANDS: Final = {
     "speed": "speed",
     "pd": "pd",
     "decide": "decide",
+    "recipe": "recipe",
+    "variants": "variants",
     "facts": "facts",
     "lint": "lint",
     "doctor": "doctor",

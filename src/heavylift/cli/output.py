@@ -50,6 +50,10 @@ _SCREENS: Final = {
     "pd": "pd",
     "decide": "decide",
     "usage": "usage",
+    "recipe": "recipe",
+    "recipe_explained": "recipe_explained",
+    "recipe_diff": "recipe_diff",
+    "variants": "variants",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -58,7 +58,8 @@ _SPREADS: Final[Mapping[str, Callable[[Plan], bool]]] = {"vllm": vllm.spreads}
 
 def can_spread(command: str, plan: Plan) -> bool:
     """Whether an engine, by its command, has a rendezvous for the layout of a plan."""
-    return _SPREADS.get(command, lambda _: True)(plan)
+    rule = _SPREADS.get(command)
+    return rule is None or rule(plan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -335,7 +336,7 @@ def _reference(job: Job, reference: str) -> str:
     return reference.replace("{version}", job.table_version).replace("{build}", job.table_version)
 
 
-def _spec(  # noqa: PLR0913 - one value per field of the record
+def _spec(
     job: Job,
     *,
     ranks: tuple[RankSpec, ...],

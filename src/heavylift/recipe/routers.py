@@ -92,9 +92,7 @@ def _split_vllm(job: Job, ranks: Sequence[RankSpec]) -> list[tuple[str, Words, s
     ]
     bootstrap = (str(BOOTSTRAP_PORT),) if job.start.connector == "mooncake" else ()
     parts += [
-        ("--prefill", (_url(rank), *bootstrap), "workers")
-        for rank in ranks
-        if rank.role == PREFILL
+        ("--prefill", (_url(rank), *bootstrap), "workers") for rank in ranks if rank.role == PREFILL
     ]
     parts += [("--decode", (_url(rank),), "workers") for rank in ranks if rank.role == DECODE]
     return parts

@@ -48,25 +48,16 @@ class Sheet:
     notes: list[Note] = field(default_factory=list)
     _flags: dict[str, _Entry] = field(default_factory=dict)
     _env: dict[str, _Entry] = field(default_factory=dict)
+    _placed: dict[str, tuple[list[str], Reason]] = field(default_factory=dict)
 
     # --- stating ---------------------------------------------------------------------------------
 
-    def flag(self, written: str, value: str | int | float | None, reason: Reason) -> None:
+    def flag(self, written: str, value: str | float | None, reason: Reason) -> None:
         """State a flag that must be emitted.
 
         Raises REC010 when this version does not have it, REC011 when it does not take the value.
         """
-        found, presence = self._look_up(written)
-        if found is None or presence is not Presence.PRESENT:
-            raise HeavyliftError(
-                "REC010",
-                {
-                    "flag": written,
-                    "engine": self.job.serving.title,
-                    "version": self.job.table_version,
-                    "presence": presence.value,
-                },
-            )
+        found = self._require(written)
         text = _shown(value)
         if found.facts.choices and text is not None and text not in found.facts.choices:
             raise HeavyliftError(
@@ -107,7 +98,17 @@ class Sheet:
         elif known.value != value:
             self._note_conflict(name, known, value, reason)
 
-    def note(self, code: str, **params: str | int | float | bool | None) -> None:
+    def placed(self, written: str, value: str | None, reason: Reason) -> tuple[str, ...]:
+        """The words of a flag that tells ranks apart. Raises REC010 when the version lacks it."""
+        self._require(written)
+        values, _ = self._placed.setdefault(written, ([], reason))
+        if value is None:
+            return (written,)
+        if value not in values:
+            values.append(value)
+        return (written, value)
+
+    def note(self, code: str, **params: str | float | bool | None) -> None:
         """Add a remark, once."""
         note = Note(code=code, params=params)
         if note not in self.notes:
@@ -140,6 +141,11 @@ class Sheet:
     def settings(self) -> tuple[Setting, ...]:
         """Every flag and variable with its reason."""
         role = self.job.role
+        placed = [
+            _Entry(written=name, value=" / ".join(values) or None, reason=reason)
+            for name, (values, reason) in self._placed.items()
+        ]
+        variables = [self._env[name] for name in sorted(self._env)]
         return tuple(
             Setting(
                 name=entry.written,
@@ -150,10 +156,24 @@ class Sheet:
                 as_of=entry.reason.as_of,
                 role=role,
             )
-            for entry in (*self._flags.values(), *(self._env[name] for name in sorted(self._env)))
+            for entry in (*self._flags.values(), *placed, *variables)
         )
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _require(self, written: str) -> Found:
+        found, presence = self._look_up(written)
+        if found is None or presence is not Presence.PRESENT:
+            raise HeavyliftError(
+                "REC010",
+                {
+                    "flag": written,
+                    "engine": self.job.serving.title,
+                    "version": self.job.table_version,
+                    "presence": presence.value,
+                },
+            )
+        return found
 
     def _look_up(self, written: str) -> tuple[Found | None, Presence]:
         table, version = self.job.table, self.job.table_version
@@ -230,7 +250,7 @@ def _canonical(text: str) -> str:
         return text
 
 
-def _shown(value: str | int | float | None) -> str | None:
+def _shown(value: str | float | None) -> str | None:
     if value is None:
         return None
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -23,7 +23,7 @@ class RecipeFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceNote:
-    """A source that the recipe rests on. `recipe` is the id of a published recipe, where it is one."""
+    """A source that the recipe rests on. `recipe` is set where it is a published recipe."""
 
     id: str
     title: str
@@ -99,4 +99,55 @@ class Recipe:
     choices: tuple[EngineChoice, ...] = ()
     refused: RecipeRefusal | None = None
     folder: str | None = None
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """One thing that is not the same. `subject`: launch, flag, variable, rank. None = not there."""
+
+    subject: str
+    name: str
+    old: str | None = None
+    new: str | None = None
+    role: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchDiff:
+    """What differs between two launches, each by the name it was asked for."""
+
+    old: str
+    new: str
+    differences: tuple[Difference, ...]
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantRow:
+    """A published form of a model. `rack` is the smallest that holds it, by memory in all; None
+    where no engine of ours loads it or none of the racks tried holds it.
+    """
+
+    id: str
+    title: str
+    bytes_total: int | None
+    engines: tuple[str, ...]
+    repo: str | None
+    note: str | None
+    source: str
+    as_of: str
+    rack: str | None = None
+    rack_engine: str | None = None
+    verdict: PlanVerdict | None = None
+    status: Status | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantTable:
+    """All published forms of a model, as its facts list them."""
+
+    model: str
+    title: str
+    rows: tuple[VariantRow, ...]
     schema: int = SCHEMA

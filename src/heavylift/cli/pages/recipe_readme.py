@@ -1,148 +1,125 @@
-"""The README of a recipe: what it is, what to do in which order, and why each flag is there."""
+"""README.md of a recipe's folder: who ran it, checks, how to start, why each word is there."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import Final
 
+from heavylift.cli import recipe_words as words
+from heavylift.cli.pages import recipe_checklist as checklist
 from heavylift.cli.text import keys, text
-from heavylift.recipe.targets.records import Rendering, Stage, Step
-from heavylift.recipe.targets.words import SECRETS_FILE
-from heavylift.records.finding import Finding
-from heavylift.records.launch import LaunchSpec, Setting
+from heavylift.recipe.targets.records import Rendering, Stage
+from heavylift.records.launch import LaunchSpec
+from heavylift.records.recipe import Recipe
 
-FILE: Final = "README.md"
-
-_STAGES: Final = (Stage.PREPARE, Stage.CHECK, Stage.START, Stage.WATCH, Stage.STOP)
-_HAND_OVER: Final = (
-    *("verify", "long_context", "load", "restart", "kill", "drain"),
-    *("secrets", "digests", "owner"),
-)
-_SPLIT: Final = "prefill_decode"
+_SPLIT = "prefill_decode"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1", None)
 
 
-def render(spec: LaunchSpec, rendering: Rendering, *, notes: Iterable[str] = ()) -> str:
-    """The README in Markdown. `notes` are the texts of the launch's notes."""
-    parts = (
-        _head(spec, rendering),
-        _list(text("recipe.readme.findings"), map(finding_line, rendering.findings)),
-        _list(text("recipe.readme.notes"), notes),
-        _first(),
-        _steps(rendering.steps),
-        _deadline(spec, rendering),
-        _flags(spec.settings),
-        _keys(spec),
-        _hand_over(spec),
+def readme(recipe: Recipe, spec: LaunchSpec, rendering: Rendering | None) -> str:
+    """The page as Markdown."""
+    parts = [
+        f"# {_title(recipe)}",
+        text("readme.made"),
+        *_section("readme.status", [words.status(recipe.support, recipe.status.value)]),
+        *(() if rendering is None else checklist.findings(rendering)),
+        *_before(spec),
+        *_steps(rendering),
+        *(() if rendering is None else checklist.deadline(spec, rendering)),
+        *checklist.secrets(spec),
+        *_after(recipe, spec),
+        *checklist.hand_over(spec),
+        *_together(recipe, spec),
+        *_settings(recipe, spec),
+        *_section("readme.sources", [f"- {each}" for each in words.sources(recipe)], gap="\n"),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(recipe: Recipe) -> str:
+    return text(
+        "readme.title",
+        title=recipe.title,
+        rack=recipe.rack,
+        engine=recipe.engine_title,
+        version=recipe.engine_version,
     )
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
 
-def finding_line(finding: Finding) -> str:
-    """A finding of a target as a sentence."""
-    key = f"recipe.finding.{finding.code}"
-    if finding.observed is None and f"{key}.any" in keys():
-        key = f"{key}.any"
-    return text(key, subject=finding.subject, observed=finding.observed, expected=finding.expected)
+def _section(key: str, body: Iterable[str], gap: str = "\n\n") -> Iterator[str]:
+    found = list(body)
+    if found:
+        yield f"## {text(key)}"
+        yield gap.join(found)
 
 
-def _head(spec: LaunchSpec, rendering: Rendering) -> Iterator[str]:
-    title = text(
-        "recipe.readme.title",
-        model=spec.served_name or spec.model,
-        engine=spec.engine,
-        version=spec.engine_version,
-    )
-    yield f"# {title}"
-    yield ""
-    yield text("recipe.readme.made", target=rendering.target, plan=spec.plan_digest)
-    yield ""
-    told = spec.support
-    if told is None:
-        yield text("recipe.readme.support.unknown")
-    else:
-        yield text(
-            "recipe.readme.support", status=str(told.status), source=told.source, as_of=told.as_of
-        )
-    yield text("recipe.readme.untried")
+def _before(spec: LaunchSpec) -> Iterator[str]:
+    yield f"## {text('readme.before')}"
+    yield text("readme.before.doctor")
+    yield _block(["heavylift doctor --for launch.json"])
+    if spec.notes:
+        yield text("readme.before.notes")
+        yield "\n".join(f"- {words.note(each)}" for each in spec.notes)
 
 
-def _list(title: str, lines: Iterable[str]) -> Iterator[str]:
-    items = [f"- {line}" for line in lines]
-    if items:
-        yield from (f"## {title}", "", *items)
-
-
-def _first() -> Iterator[str]:
-    yield from (f"## {text('recipe.readme.first')}", "")
-    yield f"- `heavylift doctor`: {text('recipe.readme.first.doctor')}"
-    yield f"- `heavylift lint FILE`: {text('recipe.readme.first.lint')}"
-
-
-def _steps(steps: tuple[Step, ...]) -> Iterator[str]:
-    yield f"## {text('recipe.readme.order')}"
-    for stage in _STAGES:
-        mine = [step for step in steps if step.stage is stage]
-        if not mine:
+def _steps(rendering: Rendering | None) -> Iterator[str]:
+    if rendering is None:
+        return
+    yield f"## {text('readme.start')}"
+    for stage in Stage:
+        steps = [step for step in rendering.steps if step.stage is stage]
+        if not steps:
             continue
-        yield from ("", f"### {text(f'recipe.readme.stage.{stage}')}", "", "```")
-        said = ""
-        for step in mine:
-            where = "" if step.rank is None else ", " + text("recipe.readme.on", rank=step.rank)
-            comment = f"# {text(f'recipe.step.{step.what}')}{where}"
-            if comment != said:
-                yield comment
-            said = comment
-            yield typed(step.argv)
-        yield "```"
+        yield f"### {text(f'readme.stage.{stage}')}"
+        rows = []
+        for step in steps:
+            said = f"recipe.step.{step.what}"
+            place = "" if step.rank is None else f"{step.rank}: "
+            remark = f"{place}{text(said) if said in keys() else ''}".strip(" :")
+            rows += [*([f"# {remark}"] if remark else []), _typed(step.argv)]
+        yield _block(rows)
 
 
-def typed(argv: Iterable[str]) -> str:
-    """A command as it is typed; variables of the recipe's files stay variables."""
+def _typed(argv: Iterable[str]) -> str:
+    """A command as it is typed; variables of the folder's files stay variables."""
     return " ".join(word if "${" in word else shlex.quote(word) for word in argv)
 
 
-def _deadline(spec: LaunchSpec, rendering: Rendering) -> Iterator[str]:
-    yield from (f"## {text('recipe.readme.deadline')}", "")
-    yield text("recipe.readme.deadline.text", seconds=spec.deadline_s)
-    yield ""
-    yield from (f"- `{place}`" for place in rendering.deadline_at)
+def _after(recipe: Recipe, spec: LaunchSpec) -> Iterator[str]:
+    host = spec.bind_host if spec.bind_host in _LOOPBACK else "127.0.0.1"
+    url = f"http://{host or '127.0.0.1'}:{spec.served_port or 8000}"
+    yield f"## {text('readme.after')}"
+    yield text("readme.after.verify")
+    yield _block([f"heavylift verify {url} --profile acceptance --plan plan.json"])
+    if spec.topology == _SPLIT:
+        yield text("readme.after.equal")
+        yield _block([f"heavylift quality http://UNDIVIDED:8000 {url}"])
+    yield text("readme.after.bench")
+    yield _block([f"heavylift bench {url}"])
+    del recipe
 
 
-def _flags(settings: tuple[Setting, ...]) -> Iterator[str]:
-    yield from (f"## {text('recipe.readme.flags')}", "")
-    if not settings:
-        yield text("recipe.readme.flags.none")
+def _together(recipe: Recipe, spec: LaunchSpec) -> Iterator[str]:
+    grows = recipe.plan.state_bytes_per_sequence > 0
+    if spec.topology != _SPLIT and grows and recipe.engine in ("vllm", "sglang"):
+        yield f"## {text('readme.together')}"
+        yield text("readme.together.text")
+
+
+def _settings(recipe: Recipe, spec: LaunchSpec) -> Iterator[str]:
+    if not spec.settings:
         return
-    headers = text("recipe.readme.flags.headers").split("|")
-    yield _row(headers)
-    yield _row("---" for _ in headers)
-    for each in settings:
-        source = each.source if each.as_of is None else f"{each.source}, {each.as_of}"
-        value = f"`{each.value}`" if each.value else ""
-        role = each.role or text("recipe.readme.role.all")
-        yield _row((f"`{each.name}`", value, _why(each, role), each.origin, source))
+    yield f"## {text('readme.settings')}"
+    several = len(recipe.plans) > 1
+    heads = [text(f"readme.head.{name}") for name in ("setting", "value", "why", "origin")]
+    rows = [f"| {' | '.join(heads)} |", "|---|---|---|---|"]
+    for setting in spec.settings:
+        name = f"`{setting.name}`" + (f" ({setting.role})" if several and setting.role else "")
+        value = setting.value.replace("|", "\\|")
+        cell = f"`{value}`" if value else ""
+        rows.append(f"| {name} | {cell} | {words.why(setting)} | {words.origin(setting)} |")
+    yield "\n".join(rows)
 
 
-def _why(setting: Setting, role: str) -> str:
-    """What a flag is for, in words where the catalogue has them."""
-    key = f"recipe.why.{setting.why}"
-    reason = text(key) if key in keys() else setting.why
-    return f"{reason} ({role})" if reason else role
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _keys(spec: LaunchSpec) -> Iterator[str]:
-    if any(rank.secrets for rank in spec.ranks):
-        yield from (f"## {text('recipe.readme.secrets')}", "")
-        yield text("recipe.readme.secrets.text", file=SECRETS_FILE)
-
-
-def _hand_over(spec: LaunchSpec) -> Iterator[str]:
-    yield from (f"## {text('recipe.readme.hand_over')}", "")
-    items = (*_HAND_OVER, "split") if spec.topology == _SPLIT else _HAND_OVER
-    for item in items:
-        yield f"- [ ] {text(f'recipe.readme.hand_over.{item}')}"
+def _block(rows: Iterable[str]) -> str:
+    return "\n".join(("```", *rows, "```"))

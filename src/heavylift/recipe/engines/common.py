@@ -66,7 +66,7 @@ def exposure(why: str) -> Reason:
     return Reason(origin=EXPOSURE, source=OURS, why=why)
 
 
-def state(sheet: Sheet, setting: str, value: str | int | float | None, reason: Reason) -> bool:
+def state(sheet: Sheet, setting: str, value: str | float | None, reason: Reason) -> bool:
     """State a setting by the engine's own flag for it; False when it has none."""
     flags = [name for name in sheet.job.command.settings.get(setting, ()) if name[0] == "-"]
     plain = [name for name in flags if ":" not in name and sheet.offers(name)]
@@ -223,9 +223,7 @@ def follow(sheet: Sheet) -> Followed | None:
     reason = Reason(
         origin=PUBLISHED, source=recipe.id, why="published", as_of=recipe.as_of.isoformat()
     )
-    own = {
-        flag for setting in _LAYOUT_SETTINGS for flag in job.command.settings.get(setting, ())
-    }
+    own = {flag for setting in _LAYOUT_SETTINGS for flag in job.command.settings.get(setting, ())}
     for argument in recipe.arguments:
         name, _, value = argument.partition(" ")
         spelt = job.table.flag(name)

@@ -39,7 +39,7 @@ def build(sheet: Sheet) -> Built:
     context = planned(job, "context_tokens", "context_shared")
     sheet.flag("--ctx-size", slot_tokens(plan.context_tokens) * slots, context)
     sheet.flag("--parallel", slots, planned(job, "concurrency", "slots"))
-    if not job.gpu.vendor == "host":
+    if job.gpu.vendor != "host":
         sheet.flag("--n-gpu-layers", 999, computed("all_layers"))
         gpus = plan.layout.pipeline_parallel_size
         if gpus > 1:

@@ -45,7 +45,7 @@ def build(sheet: Sheet) -> Built:
             host=rank_name(job, node),
             gpus=job.gpus_per_node,
             serves=node == 0,
-            argv=(*words, *_place(job.nodes, node, head)),
+            argv=(*words, *_place(sheet, node, head)),
             env=sheet.environment(),
             secrets=secrets(sheet) if node == 0 else {},
             ports={API: port} if node == 0 else {},
@@ -97,10 +97,12 @@ def _transfer(sheet: Sheet) -> None:
         sheet.flag("--disaggregation-bootstrap-port", BOOTSTRAP_PORT, computed("side_channel"))
 
 
-def _place(nodes: int, node: int, head: str) -> tuple[str, ...]:
-    if nodes == 1:
+def _place(sheet: Sheet, node: int, head: str) -> tuple[str, ...]:
+    if sheet.job.nodes == 1:
         return ()
+    meets = computed("rendezvous")
     return (
-        *("--nnodes", str(nodes), "--node-rank", str(node)),
-        *("--dist-init-addr", f"{host_token(head)}:{INIT_PORT}"),
+        *sheet.placed("--nnodes", str(sheet.job.nodes), meets),
+        *sheet.placed("--node-rank", str(node), meets),
+        *sheet.placed("--dist-init-addr", f"{host_token(head)}:{INIT_PORT}", meets),
     )

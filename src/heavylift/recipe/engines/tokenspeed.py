@@ -40,10 +40,12 @@ def build(sheet: Sheet) -> Built:
     for node in range(job.nodes):
         place: tuple[str, ...] = ()
         if job.nodes > 1:
+            meets = computed("rendezvous")
             place = (
-                *("--world-size", str(layout.world_size)),
-                *("--nnodes", str(job.nodes), "--node-rank", str(node)),
-                *("--dist-init-addr", f"{host_token(head)}:{INIT_PORT}"),
+                *sheet.placed("--world-size", str(layout.world_size), meets),
+                *sheet.placed("--nnodes", str(job.nodes), meets),
+                *sheet.placed("--node-rank", str(node), meets),
+                *sheet.placed("--dist-init-addr", f"{host_token(head)}:{INIT_PORT}", meets),
             )
         ranks.append(
             RankSpec(

@@ -19,7 +19,6 @@ from heavylift.recipe.engines.common import (
     secrets,
 )
 from heavylift.recipe.engines.vllm_transfer import transfer
-from heavylift.recipe.job import Job
 from heavylift.recipe.sheet import Sheet
 from heavylift.records.launch import SELF, RankSpec, Rendezvous, host_token
 from heavylift.records.plan import Plan
@@ -114,27 +113,33 @@ def _rank(
         host=rank_name(job, node),
         gpus=job.gpus_per_node,
         serves=serves,
-        argv=(*words, *_place(job, node, head, by_data=by_data, serves=serves)),
+        argv=(*words, *_place(sheet, node, head, by_data=by_data, serves=serves)),
         env=sheet.environment(),
         secrets=secrets(sheet) if serves else {},
         ports={API: port} if serves else {},
     )
 
 
-def _place(job: Job, node: int, head: str, *, by_data: bool, serves: bool) -> tuple[str, ...]:
+def _place(sheet: Sheet, node: int, head: str, *, by_data: bool, serves: bool) -> tuple[str, ...]:
     """The words that tell the machines of one pool apart."""
+    job = sheet.job
     if job.nodes == 1:
         return ()
-    quiet = () if serves else ("--headless",)
-    if not by_data:
-        return (
-            *("--nnodes", str(job.nodes), "--node-rank", str(node)),
-            *("--master-addr", host_token(head), "--master-port", str(MASTER_PORT)),
-            *quiet,
-        )
+    meets, quiet = computed("rendezvous"), computed("headless")
     local = job.plan.layout.data_parallel_size // job.nodes
-    return (
-        *("--data-parallel-size-local", str(local), "--data-parallel-start-rank", str(node * local)),
-        *("--data-parallel-address", host_token(head), "--data-parallel-rpc-port", str(RPC_PORT)),
-        *quiet,
-    )
+    if by_data:
+        flags = [
+            ("--data-parallel-size-local", local),
+            ("--data-parallel-start-rank", node * local),
+            ("--data-parallel-address", host_token(head)),
+            ("--data-parallel-rpc-port", RPC_PORT),
+        ]
+    else:
+        flags = [
+            ("--nnodes", job.nodes),
+            ("--node-rank", node),
+            ("--master-addr", host_token(head)),
+            ("--master-port", MASTER_PORT),
+        ]
+    words = [word for flag, value in flags for word in sheet.placed(flag, str(value), meets)]
+    return (*words, *(() if serves else sheet.placed("--headless", None, quiet)))
