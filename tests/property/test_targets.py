@@ -16,7 +16,7 @@ from heavylift.recipe.targets.words import command_lines, shell_word
 from heavylift.records.launch import LaunchSpec, RankSpec
 
 ACCESS = Catalog().card_access("nvidia")
-LETTERS = st.characters(exclude_characters="\0", exclude_categories=("Cs",))
+LETTERS = st.characters(codec="utf-8", exclude_characters="\0")
 WORDS = st.lists(
     st.text(LETTERS, max_size=12)
     | st.sampled_from(["$", "$$", "$(A)", "$$(A)", "${A}", "'", '"', "\\", "-x", "--a=b", "# c"])

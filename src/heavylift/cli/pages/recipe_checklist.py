@@ -15,14 +15,28 @@ _HAND_OVER: Final = (
     *("verify", "long_context", "load", "restart", "kill", "drain"),
     *("secrets", "digests", "owner"),
 )
+_EXPOSED: Final = "exposed_without_key"
+_ROUTER: Final = "router"
+_POOLS: Final = "pool_ports_open"
+_NOTE: Final = {"image_by_tag": "image_by_tag", _EXPOSED: "open_without_key"}
+"""Finding of a target -> the note of a launch that says the same."""
+
 _SPLIT: Final = "prefill_decode"
 
 
-def findings(rendering: Rendering) -> Iterator[str]:
-    """What is not right yet with the files; nothing where there is nothing."""
-    if rendering.findings:
+def findings(spec: LaunchSpec, rendering: Rendering) -> Iterator[str]:
+    """What is not right yet with the files, beside what the launch's notes say already."""
+    said = {note.code for note in spec.notes}
+    behind = {rank.name for rank in spec.ranks if rank.role != _ROUTER}
+    left = [
+        each
+        for each in rendering.findings
+        if _NOTE.get(each.code) not in said
+        and not (each.code == _EXPOSED and _POOLS in said and each.subject in behind)
+    ]
+    if left:
         yield f"## {text('readme.findings')}"
-        yield "\n".join(f"- {finding_line(each)}" for each in rendering.findings)
+        yield "\n".join(f"- {finding_line(each)}" for each in left)
 
 
 def finding_line(finding: Finding) -> str:

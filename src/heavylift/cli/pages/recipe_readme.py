@@ -22,7 +22,7 @@ def readme(recipe: Recipe, spec: LaunchSpec, rendering: Rendering | None) -> str
         f"# {_title(recipe)}",
         text("readme.made"),
         *_section("readme.status", [words.status(recipe.support, recipe.status.value)]),
-        *(() if rendering is None else checklist.findings(rendering)),
+        *(() if rendering is None else checklist.findings(spec, rendering)),
         *_before(spec),
         *_steps(rendering),
         *(() if rendering is None else checklist.deadline(spec, rendering)),

@@ -13,7 +13,8 @@ from heavylift.recipe.targets.words import (
     HOSTS_FILE,
     IN_CONTAINER,
     SECRETS_FILE,
-    command_lines,
+    continued,
+    in_lines,
     shell_word,
 )
 from heavylift.records.launch import Mount, RankSpec
@@ -96,7 +97,9 @@ def rank_script(
     rank = view.rank(rank.name)
     has_rdma = view.is_multi_node and view.takes_cards(rank)
     groups = view.access.groups if view.access is not None and view.takes_cards(rank) else ()
-    lines = command_lines(_run_words(view, rank, published, rdma=has_rdma))
+    run = in_lines(_run_words(view, rank, published, rdma=has_rdma))
+    engine = in_lines(shell_word(word, rank, IN_CONTAINER) for word in rank.argv[1:])
+    lines = continued([*run, *engine])
     text = common.script(
         view,
         prelude(view, rank, reads),
@@ -120,7 +123,7 @@ def group_variable(group: str) -> str:
 
 
 def _run_words(view: LaunchView, rank: RankSpec, published: str, *, rdma: bool) -> list[str]:
-    """`docker run …` as words that bash reads."""
+    """`docker run …` up to the image, as words that bash reads."""
     options: list[str] = [f"--name={view.full_name(rank)}", "--rm", "--init"]
     if view.stop_grace_s is not None:
         options.append(f"--stop-timeout={view.stop_grace_s}")
@@ -148,8 +151,8 @@ def _run_words(view: LaunchView, rank: RankSpec, published: str, *, rdma: bool) 
         for name, value in sorted(rank.env.items())
     ]
     words += [f"--env={name}" for name in rank.secrets]
-    words += [shell_word(f"--entrypoint={rank.argv[0]}", rank), shell_word(view.image(rank), rank)]
-    return ["docker run", *words, *(shell_word(word, rank, IN_CONTAINER) for word in rank.argv[1:])]
+    entry = shell_word(f"--entrypoint={rank.argv[0]}", rank, IN_CONTAINER)
+    return ["docker run", *words, entry, shell_word(view.image(rank), rank)]
 
 
 def _network(view: LaunchView, rank: RankSpec, published: str) -> list[str]:

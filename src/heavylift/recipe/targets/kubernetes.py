@@ -1,6 +1,6 @@
 """Target `kubernetes`: a StatefulSet for one node, a LeaderWorkerSet for a pool that meets.
 
-Every pool that answers HTTP has a service of the name of its head; routers are Deployments.
+Every pool that answers HTTP has a service; routers are Deployments.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from typing import Any, Final
 from heavylift.recipe.targets import common
 from heavylift.recipe.targets.documents import documents, without_none
 from heavylift.recipe.targets.kubernetes_pods import (
+    address_of,
     claim_name,
     files_name,
     labels,
     pod,
     port_name,
     secret_name,
+    service_name,
     workload_name,
 )
 from heavylift.recipe.targets.records import Rendering, Stage, Step, TargetFile
@@ -37,7 +39,9 @@ def render(view: LaunchView) -> Rendering:
     """
     view.chosen_by_the_cluster()
     inner = view.bound_to(EVERYWHERE) if view.serving else view
-    addresses = {rank.name: workload_name(view, pool) for pool in view.pools for rank in pool.ranks}
+    addresses = {
+        rank.name: address_of(view, pool, rank) for pool in view.pools for rank in pool.ranks
+    }
     manifests = tuple(
         TargetFile(
             path=_path(pool),
@@ -133,7 +137,7 @@ def _objects(view: LaunchView, pool: Pool, addresses: dict[str, str]) -> list[di
             "kind": "StatefulSet",
             "metadata": meta,
             "spec": {
-                "serviceName": workload_name(view, pool),
+                "serviceName": service_name(view, pool),
                 "replicas": 1,
                 "selector": selector,
                 "template": head,
@@ -152,7 +156,7 @@ def _objects(view: LaunchView, pool: Pool, addresses: dict[str, str]) -> list[di
     service = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": meta,
+        "metadata": {**meta, "name": service_name(view, pool)},
         "spec": {
             "type": "ClusterIP",
             "selector": labels(view, pool) | (_LEADER if kind == "leaderworkerset" else {}),

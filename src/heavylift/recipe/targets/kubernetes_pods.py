@@ -76,8 +76,23 @@ def port_name(name: str) -> str:
 
 
 def workload_name(view: LaunchView, pool: Pool) -> str:
-    """The name of a pool's workload and of its service: that of its head."""
+    """The name of a pool's workload: that of its head."""
     return view.full_name(pool.head)
+
+
+def service_name(view: LaunchView, pool: Pool) -> str:
+    """The name of a pool's service. The workload's own name is taken: a group makes a service of
+    that name by which its pods find each other.
+    """
+    return f"{workload_name(view, pool)}-api"
+
+
+def address_of(view: LaunchView, pool: Pool, rank: RankSpec) -> str:
+    """The address of a rank for pods of other pools: the service, or the pod behind the head."""
+    if rank is pool.head:
+        return service_name(view, pool)
+    group = workload_name(view, pool)
+    return f"{group}-0-{pool.ranks.index(rank)}.{group}"
 
 
 def secret_name(view: LaunchView) -> str:
@@ -140,8 +155,7 @@ def _known(view: LaunchView, pool: Pool, others: Mapping[str, str]) -> dict[str,
     found = {**others, SELF: POD_IP}
     if len(pool.ranks) == 1:
         return found | {pool.head.name: POD_IP}
-    group = workload_name(view, pool)
-    found |= {each.name: f"{group}-0-{index}.{group}" for index, each in enumerate(pool.ranks)}
+    found |= {each.name: address_of(view, pool, each) for each in pool.ranks}
     return found | {pool.head.name: LEADER}
 
 

@@ -34,9 +34,8 @@ class TargetOptions:
     `header` are lines of text that every file begins with, as comments. `runtime` None = what the
     target takes where an image is known, else the host. `folder` is where the files lie on the
     machines. `user` runs the service (systemd on the host). `rdma`: the machines have InfiniBand or
-    RoCE devices; `extra_resources` asks a cluster for them by name. `images` are for roles that do
-    not run the engine's (`router`). `model_bytes` sizes the claim that is made where `model_claim`
-    names none. Where a name is None the place's default holds.
+    RoCE devices; `extra_resources` asks a cluster for them by name. `model_bytes` sizes the claim
+    that is made where `model_claim` names none. Where a name is None the place's default holds.
     """
 
     name: str
@@ -52,7 +51,6 @@ class TargetOptions:
     storage_class: str | None = None
     model_bytes: int | None = None
     extra_resources: dict[str, str] = field(default_factory=dict)
-    images: dict[str, str] = field(default_factory=dict)
     partition: str | None = None
     account: str | None = None
     time_limit: str | None = None

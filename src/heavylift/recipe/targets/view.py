@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -24,6 +25,10 @@ _SEVERITY: Final = {
     "model_not_kept": Severity.WARN,
     "not_reachable": Severity.FAIL,
 }
+ENGINES: Final = "engines"
+"""Stands for every role that loads the model."""
+
+_IMAGE_NOTES: Final = ("no_image", "image_by_tag", "published_image")
 _ENGINE_ROLES: Final = ("serve", "prefill", "decode")
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _TOKEN: Final = re.compile(r"\{(host|file):([A-Za-z0-9._-]+)\}")
@@ -215,27 +220,22 @@ class LaunchView:
 
         Raises REC105 when no image is known and REC106 for one that floats.
         """
-        own = self.own_image(rank)
-        written = own or self.spec.image
+        written = rank.image or self.spec.image
         if written is None:
             raise HeavyliftError(
                 "REC105", {"engine": self.spec.engine, "version": self.spec.engine_version}
             )
-        if own is None and self.spec.image_digest and "@" not in written:
+        if rank.image is None and self.spec.image_digest and "@" not in written:
             written = f"{written}@{self.spec.image_digest}"
         if "@" not in written and _tag(written) in {None, _FLOATING}:
             raise HeavyliftError("REC106", {"image": written})
         return written
 
-    def own_image(self, rank: RankSpec) -> str | None:
-        """The image a rank has beside the launch's: the place's word first."""
-        return self.options.images.get(rank.role) or rank.image
-
     def runtime(self, otherwise: Runtime) -> Runtime:
         """What runs the ranks: as asked for, else `otherwise` where every rank has an image."""
         if self.options.runtime is not None:
             return self.options.runtime
-        known = all(self.own_image(rank) or self.spec.image for rank in self.ranks)
+        known = all(rank.image or self.spec.image for rank in self.ranks)
         return otherwise if known else Runtime.HOST
 
     # --- addresses -------------------------------------------------------------------------------
@@ -324,7 +324,8 @@ class LaunchView:
         for rank in self.serving:
             at = self.listens_on(rank)
             if (exposed or at not in (None, *LOOPBACK)) and not rank.secrets:
-                found.append(_finding("exposed_without_key", rank.name, observed=at))
+                shown = None if exposed or pieces(at or "")[0][1] is not None else at
+                found.append(_finding("exposed_without_key", rank.name, observed=shown))
             asked = self._asked_from_elsewhere(rank)
             if asked and not exposed and at in LOOPBACK:
                 found.append(_finding("not_reachable", rank.name, observed=at, expected=asked))
@@ -348,7 +349,7 @@ class LaunchView:
         borrowed = (
             _finding("image_of_the_engine", rank.name, observed=rank.argv[0])
             for rank in self.ranks
-            if not self.loads_model(rank) and self.own_image(rank) is None
+            if not self.loads_model(rank) and rank.image is None
         )
         return (*tags, *borrowed)
 
@@ -389,6 +390,19 @@ class Token:
 
     kind: str
     name: str
+
+
+def with_images(spec: LaunchSpec, images: Mapping[str, str]) -> LaunchSpec:
+    """The launch with images of the user's, by role; those of `ENGINES` for all that load the
+    model. What was remarked about images that are not taken goes.
+    """
+    stated = images.get(ENGINES)
+    if stated is not None:
+        reference, _, digest = stated.partition("@")
+        notes = tuple(note for note in spec.notes if note.code not in _IMAGE_NOTES)
+        spec = replace(spec, image=reference, image_digest=digest or None, notes=notes)
+    ranks = tuple(replace(rank, image=images.get(rank.role, rank.image)) for rank in spec.ranks)
+    return replace(spec, ranks=ranks)
 
 
 def pieces(text: str) -> tuple[tuple[str, Token | None], ...]:

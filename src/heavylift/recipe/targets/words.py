@@ -62,19 +62,26 @@ def filled_word(
     return "".join(words)
 
 
-def command_lines(words: Iterable[str], *, indent: str = "  ") -> list[str]:
-    """Quoted words as lines that go on with a backslash: a flag and its value on one line, and
-    words before the first flag beside each other.
-    """
+def command_lines(words: Iterable[str]) -> list[str]:
+    """Quoted words as the lines of one command."""
+    return continued(in_lines(words))
+
+
+def in_lines(words: Iterable[str]) -> list[str]:
+    """Quoted words by line: a flag with its value, words before the first flag together."""
     lines: list[str] = []
     for word in words:
-        joins = bool(lines) and not word.startswith("-") and _takes_more(lines[-1], word)
-        if joins:
+        if lines and not word.startswith("-") and _takes_more(lines[-1], word):
             lines[-1] += f" {word}"
         else:
             lines.append(word)
-    indented = [lines[0], *(f"{indent}{line}" for line in lines[1:])]
-    return [*(f"{line} \\" for line in indented[:-1]), indented[-1]]
+    return lines
+
+
+def continued(lines: list[str]) -> list[str]:
+    """Lines of one command: all but the last end with a backslash, all but the first are set in."""
+    inner = [*lines[:1], *(f"  {line}" for line in lines[1:])]
+    return [*(f"{line} \\" for line in inner[:-1]), *inner[-1:]]
 
 
 def _takes_more(line: str, word: str) -> bool:

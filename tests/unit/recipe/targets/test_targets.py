@@ -18,9 +18,10 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.recipe.targets import TARGETS, render, slurm
 from heavylift.recipe.targets.records import Rendering, Runtime, Stage, TargetOptions
-from heavylift.recipe.targets.view import LaunchView
+from heavylift.recipe.targets.view import LaunchView, with_images
 from heavylift.records.finding import Severity
 from heavylift.records.launch import Health, LaunchSpec, RankSpec, Rendezvous, host_token
+from heavylift.records.plan import Note
 
 Rendered = Callable[..., Rendering]
 SpecOf = Callable[[str], LaunchSpec]
@@ -221,9 +222,23 @@ def test_a_router_has_an_image_of_its_own_or_that_is_told(
     found = [each for each in rendered("compose", bare).findings if each.subject == "router-0"]
     assert [each.id for each in found] == ["image_of_the_engine"]
     assert found[0].severity is Severity.UNKNOWN
-    named = rendered("compose", bare, images={"router": "own/router:v1@sha256:" + "0" * 64})
-    assert not named.findings
-    assert "own/router:v1@sha256" in "".join(each.text for each in named.files)
+    digest = "sha256:" + "0" * 64
+    own = with_images(bare, {"router": f"own/router:v1@{digest}"})
+    assert not rendered("compose", own).findings
+    assert f"own/router:v1@{digest}" in "".join(each.text for each in rendered("docker", own).files)
+
+
+def test_an_image_of_the_user_s_takes_the_place_of_the_launch_s(
+    spec_of: SpecOf, rendered: Rendered
+) -> None:
+    """For all that load the model, digest and all; what was said of the other image goes."""
+    notes = (Note(code="image_by_tag"), Note(code="pin_revision"))
+    spec = replace(spec_of("prefill-decode"), notes=notes)
+    own = with_images(spec, {"engines": "own/engine:v2@sha256:" + "1" * 64})
+    assert (own.image, own.image_digest) == ("own/engine:v2", "sha256:" + "1" * 64)
+    assert [note.code for note in own.notes] == ["pin_revision"]
+    assert own.ranks[-1].image == spec.ranks[-1].image
+    assert "own/engine:v2@sha256:1" in file(rendered("docker", own), "decode-0.sh")
 
 
 # --- each target's own ---------------------------------------------------------------------------
@@ -384,6 +399,27 @@ def test_workers_that_differ_in_more_choose_their_command(
     assert ran.stdout == "serve|--start-rank|16|--x|a b|"
 
 
+def test_a_group_and_its_service_have_names_of_their_own(
+    spec_of: SpecOf, rendered: Rendered
+) -> None:
+    """A group makes a headless service of its name; ours would take the pods' names away."""
+    manifest = kubernetes(rendered("kubernetes", spec_of("vllm-two-nodes")), "serve-0.yaml")
+    names = {kind: each["metadata"]["name"] for kind, each in manifest.items()}
+    assert names == {"LeaderWorkerSet": "kimi-k3-serve-0", "Service": "kimi-k3-serve-0-api"}
+
+
+def test_a_router_finds_every_server_of_a_group(spec_of: SpecOf, rendered: Rendered) -> None:
+    """Where each node of a pool answers, the head is asked by service, the others as pods."""
+    spec = spec_of("prefill-decode")
+    head, other, decode, router = spec.ranks
+    other = replace(other, argv=head.argv, ports={"api": 8001}, serves=True)
+    asked = (*router.argv, "--prefill", f"http://{host_token('prefill-1')}:8001")
+    ranks = (head, other, decode, replace(router, argv=asked))
+    text = file(rendered("kubernetes", replace(spec, ranks=ranks)), "router-0.yaml")
+    assert "http://kimi-k3-prefill-0-api:8001" in text
+    assert "http://kimi-k3-prefill-0-0-1.kimi-k3-prefill-0:8001" in text
+
+
 def test_a_split_deployment_is_pools_with_a_router_that_finds_them(
     spec_of: SpecOf, rendered: Rendered
 ) -> None:
@@ -393,8 +429,8 @@ def test_a_split_deployment_is_pools_with_a_router_that_finds_them(
     assert "StatefulSet" in kubernetes(rendering, "decode-0.yaml")
     router = kubernetes(rendering, "router-0.yaml")["Deployment"]["spec"]["template"]["spec"]
     container = router["containers"][0]
-    assert "http://kimi-k3-prefill-0:8001" in container["args"]
-    assert "http://kimi-k3-decode-0:8001" in container["args"]
+    assert "http://kimi-k3-prefill-0-api:8001" in container["args"]
+    assert "http://kimi-k3-decode-0-api:8001" in container["args"]
     assert "resources" not in container
     assert "volumes" not in router
 
