@@ -154,7 +154,7 @@ class Job:
         """Words that rules of serving ask for."""
         layout = self.plan.layout
         holds = {
-            "text_only": not self.plan.vision,
+            "text_only": "vision" in self.model.layers and not self.plan.vision,
             "multi_node": self.nodes > 1,
             "trays": self.nodes > 1 and self.node.gpus_per_node.value < _PER_BOARD,
             "pipeline": layout.pipeline_parallel_size > 1,

@@ -165,13 +165,16 @@ def pin_revision(sheet: Sheet) -> None:
 
 
 def _offered(job: Job, setting: str, names: tuple[str, ...]) -> str | None:
-    """The first of the model's parsers that this engine lists; the first where it lists none."""
+    """The first of the model's parsers that this engine lists. Where the whole table was read and
+    lists none, any name goes.
+    """
     flags = job.command.settings.get(setting, ())
     found = job.table.flag(flags[0]) if flags else None
     if found is None:
         return None
     listed = found.facts.choices
-    return next((name for name in names if name in listed or not listed), None)
+    free = not listed and not job.table.facts.partial
+    return next((name for name in names if name in listed or free), None)
 
 
 def engine_rules(sheet: Sheet) -> None:
