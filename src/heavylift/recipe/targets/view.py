@@ -249,25 +249,33 @@ class LaunchView:
         return replace(self, spec=replace(self.spec, bind_host=address, ranks=ranks))
 
     def listens_on(self, rank: RankSpec) -> str | None:
-        """Where a rank's command says it listens; else where the launch does (None = not said)."""
+        """Where a rank's command or environment says it listens; else where the launch does (None =
+        not said).
+        """
         place = self._bind_place(rank)
-        if place is None:
-            return self.spec.bind_host
-        return rank.argv[place].rpartition("=")[2]
+        if isinstance(place, int):
+            return rank.argv[place].rpartition("=")[2]
+        if place is not None:
+            return rank.env[place].removesuffix(f":{self.port(rank)}")
+        return self.spec.bind_host
 
     def _rebound(self, rank: RankSpec, address: str) -> RankSpec:
         place = self._bind_place(rank)
-        if place is None and rank in self.serving:
+        if isinstance(place, int):
+            words = list(rank.argv)
+            flag, equals, _ = words[place].rpartition("=")
+            words[place] = f"{flag}{equals}{address}"
+            return replace(rank, argv=tuple(words))
+        if place is not None:
+            return replace(rank, env={**rank.env, place: f"{address}:{self.port(rank)}"})
+        if rank in self.serving:
             raise HeavyliftError("REC107", {"rank": rank.name})
-        if place is None:
-            return rank
-        words = list(rank.argv)
-        flag, equals, _ = words[place].rpartition("=")
-        words[place] = f"{flag}{equals}{address}"
-        return replace(rank, argv=tuple(words))
+        return rank
 
-    def _bind_place(self, rank: RankSpec) -> int | None:
-        """The word that holds the address a rank listens on: its own, or one of this machine."""
+    def _bind_place(self, rank: RankSpec) -> int | str | None:
+        """The word, or the variable, that holds the address a rank listens on: its own, or one of
+        this machine. A variable holds the port as well.
+        """
         known = {self.spec.bind_host, host_token(SELF), host_token(rank.name), EVERYWHERE}
         known |= {*LOOPBACK}
         for index, word in enumerate(rank.argv):
@@ -278,7 +286,10 @@ class LaunchView:
                 return index
             if not equals and index + 1 < len(rank.argv) and rank.argv[index + 1] in known:
                 return index + 1
-        return None
+        if rank not in self.serving:
+            return None
+        written = {f"{address}:{self.port(rank)}" for address in known}
+        return next((name for name in sorted(rank.env) if rank.env[name] in written), None)
 
     def chosen_by_the_cluster(self) -> None:
         """Raise REC115 when hosts are stated although the target leaves them to a cluster."""

@@ -184,6 +184,21 @@ def test_pods_listen_where_their_service_finds_them(spec: LaunchSpec, rendered: 
     assert "{file:" not in text
 
 
+def test_an_address_in_a_variable_is_the_engine_s_as_one_behind_a_flag(
+    spec_of: SpecOf, rendered: Rendered
+) -> None:
+    """An engine told by its environment listens to all of its network, and outside where asked."""
+    spec = _with(
+        spec_of("atom-amd"), argv=("engine", "serve"), env={"ENGINE_HOST": "127.0.0.1:8000"}
+    )
+    inside = service(rendered("compose", spec), "compose.yaml", "serve-0")
+    assert inside["environment"]["ENGINE_HOST"] == "0.0.0.0:8000"
+    assert inside["ports"] == ["127.0.0.1:8000:8000"]
+    assert "http://127.0.0.1:8000/health" in "".join(
+        each.text for each in rendered("systemd", spec).files
+    )
+
+
 # --- images --------------------------------------------------------------------------------------
 
 
