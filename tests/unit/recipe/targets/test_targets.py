@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from heavylift.cli.text import keys
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.recipe.targets import TARGETS, render, slurm
@@ -117,6 +118,19 @@ def test_a_startup_probe_never_ends_before_the_deadline(
         "template"
     ]["spec"]["containers"][0]["startupProbe"]
     assert probe["failureThreshold"] == math.ceil(deadline_s / 10)
+
+
+@pytest.mark.parametrize("target", WITHOUT_RAY)
+@pytest.mark.parametrize("runtime", [None, Runtime.HOST])
+def test_every_step_and_finding_has_words(
+    target: str, runtime: Runtime | None, spec: LaunchSpec, rendered: Rendered
+) -> None:
+    """No code of a target reaches a reader as a code."""
+    rendering = rendered(target, spec, runtime=runtime)
+    asked = {f"recipe.step.{step.what}" for step in rendering.steps}
+    asked |= {f"recipe.finding.{each.code}" for each in rendering.findings}
+    assert asked
+    assert asked <= keys()
 
 
 # --- listening and keys --------------------------------------------------------------------------
