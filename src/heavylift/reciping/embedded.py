@@ -27,7 +27,7 @@ def embedded_launch(
     _, rack = shelf.planning.rack(wish.rack)
     if wish.embedded is None or rack is None or rack.gpu != rack.gpu_title:
         raise HeavyliftError("REC024", {"rack": wish.rack})
-    plan = shelf.planning.plan(replace(wish.ask(rack), engine=ENGINE), knowledge)
+    plan = shelf.planning.plan(replace(wish.ask(rack), engine=ENGINE), knowledge, with_fixes=False)
     start, common = wish.start, shelf.catalog.serving_common()
     loaded = plan.host.load_bytes_per_node or plan.host.disk_bytes
     per_s = (start.read_gb_per_s or common.read_bandwidth.value) * 10**9

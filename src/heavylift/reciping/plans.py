@@ -56,8 +56,8 @@ def plan_on(
         return request if layout is None else replace(request, layout_constraints=dict(layout))
 
     if rack is None:
-        return shelf.planning.plan(build, knowledge, gpu=gpu)
-    return shelf.planning.plan(build(rack), knowledge)
+        return shelf.planning.plan(build, knowledge, gpu=gpu, with_fixes=False)
+    return shelf.planning.plan(build(rack), knowledge, with_fixes=False)
 
 
 def with_sequences(shelf: Shelf, knowledge: Knowledge, plan: Plan) -> tuple[Plan, Derived]:
@@ -75,7 +75,8 @@ def with_sequences(shelf: Shelf, knowledge: Knowledge, plan: Plan) -> tuple[Plan
     request = replace(
         plan.request, engine=plan.engine, max_num_seqs=count, layout_constraints=constraints(plan)
     )
-    return shelf.planning.plan(request, knowledge), {"max_num_seqs": ""}
+    again = shelf.planning.plan(request, knowledge, with_fixes=False)
+    return again, {"max_num_seqs": ""}
 
 
 def broken(knowledge: Knowledge, engine: str, plan: Plan) -> RecipeFacts | None:

@@ -66,7 +66,7 @@ def _pool(
             if name in recipe.settings and getattr(request, name) is None:
                 request = replace(request, **{name: recipe.settings[name]})  # type: ignore[arg-type]
                 derived[name] = recipe.id
-    plan = shelf.planning.plan(request, knowledge)
+    plan = shelf.planning.plan(request, knowledge, with_fixes=False)
     if "max_num_seqs" not in derived:
         plan, more = with_sequences(shelf, knowledge, plan)
         derived |= more

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from heavylift.errors import HeavyliftError
 from heavylift.plan.command import layout_flags, plan_command
+from heavylift.plan.fixes import fixes
 from heavylift.plan.planner import Knowledge
 from heavylift.recipe.job import Job
 from heavylift.reciping.plans import broken, planned, sound
@@ -21,8 +22,8 @@ RAN = (Status.VERIFIED, Status.REPORTED)
 def refusal(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> RecipeRefusal | None:
     """Why the job's launch is not written: it does not fit, was reported broken, is unsupported."""
     plan = job.plan
-    ran = plan.support.status in RAN and plan.support.conflict is None
-    if plan.verdict is PlanVerdict.DOES_NOT_FIT and not ran:
+    # Where a source says that exactly this ran, the plan's verdict is unknown, not this.
+    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
         limit = max(plan.limits, key=lambda each: each.short_bytes)
         return RecipeRefusal(
             code="does_not_fit",
@@ -70,7 +71,7 @@ def nearest(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> t
         bare = plan_command(replace(plan.request, engine=None, layout_constraints={}))
         command = f"{_as_recipe(bare)} --engine {job.engine} {layout_flags(other.layout)}"
         found.append(_near(other, job.engine, command))
-    for fix in plan.fixes:
+    for fix in fixes(plan, knowledge):
         there = _moved(shelf, wish, knowledge, job, fix)
         if there is not None:
             found.append(_near(there, job.engine, _as_recipe(fix.command)))

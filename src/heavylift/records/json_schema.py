@@ -17,6 +17,7 @@ from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
+from heavylift.records.recipe import LaunchDiff, Recipe, VariantTable
 from heavylift.records.release import Release
 from heavylift.records.snapshot import Snapshot
 from heavylift.records.speed import Speed
@@ -31,6 +32,9 @@ RECORDS: Final[dict[str, type]] = {
     "speed": Speed,
     "prefill-decode": PrefillDecode,
     "decision": Decision,
+    "recipe": Recipe,
+    "launch-diff": LaunchDiff,
+    "variants": VariantTable,
 }
 """Name of the schema file -> the record."""
 

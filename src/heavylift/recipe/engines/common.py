@@ -180,10 +180,14 @@ def _offered(job: Job, setting: str, names: tuple[str, ...]) -> str | None:
 def engine_rules(sheet: Sheet) -> None:
     """Flags and variables that the facts name for this version, card and layout.
 
-    Raises REC012 for a setting that they forbid.
+    Raises REC012 for a setting that they forbid, REC029 for a draft that they do not name.
     """
     job = sheet.job
-    for rule in job.rules():
+    rules = job.rules()
+    wanted = f"draft:{job.start.draft}"
+    if job.start.draft is not None and not any(wanted in rule.when for rule in rules):
+        raise HeavyliftError("REC029", {"draft": job.start.draft, "engine": job.serving.title})
+    for rule in rules:
         reason = Reason(
             origin=ENGINE_RULE, source=rule.source, why=rule.why, as_of=rule.as_of.isoformat()
         )

@@ -1,0 +1,58 @@
+"""A list of recipes that hold for every engine, layout and card they are written for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Case = tuple[str, str, str, dict[str, Any]]
+
+WRITTEN: tuple[Case, ...] = (
+    ("kimi-k3", "8xB300", "vllm", {}),
+    ("kimi-k3", "8xB300", "vllm", {"context_tokens": 1_048_576, "vision": False}),
+    ("kimi-k3", "8xB300", "vllm", {"tensor": 8, "decode_context": 8}),
+    ("kimi-k3", "8xB300", "vllm", {"start": {"draft": "redhat-dspark"}}),
+    ("kimi-k3", "8xB300", "vllm", {"start": {"store": "embedded"}}),
+    ("kimi-k3", "8xB300", "vllm", {"start": {"store": "centralised"}}),
+    ("kimi-k3", "8xB300", "vllm", {"replicas": 2}),
+    ("kimi-k3", "8xGB300", "vllm", {"replicas": 2}),
+    ("kimi-k3", "8xGB300", "vllm", {}),
+    ("kimi-k3", "2x8xB200", "vllm", {}),
+    ("kimi-k3", "16xGB200", "vllm", {}),
+    ("kimi-k3", "2x8xH200", "vllm", {}),
+    ("kimi-k3", "4x8xH100", "vllm", {}),
+    ("kimi-k3", "8xMI355X", "vllm", {}),
+    ("kimi-k3", "8xMI350X", "vllm", {"start": {"model_path": "/models/Kimi-K3"}}),
+    ("kimi-k3", "8xMI355X", "vllm", {"engine_version": "0.27.1"}),
+    ("kimi-k3", "8xMI355X", "vllm", {"engine_version": "0.28.0"}),
+    ("kimi-k3", "8xMI355X", "vllm", {"engine_version": "0.30.0"}),
+    ("kimi-k3", "8xMI355X", "vllm", {"engine_version": "0.31.0"}),
+    ("kimi-k3", "8xMI355X", "vllm", {"engine_version": "0.32.0"}),
+    ("kimi-k3", "8xMI355X", "vllm", {"tensor": 8, "decode_context": 8}),
+    ("kimi-k3", "3x8xB300", "vllm", {"split": (1, 2)}),
+    ("kimi-k3", "3x8xB300", "vllm", {"split": (1, 2), "start": {"connector": "mooncake"}}),
+    ("kimi-k3", "6x4xGB300", "vllm", {"split": (2, 4)}),
+    ("kimi-k3", "2x8xMI355X", "vllm", {"split": (1, 1), "start": {"connector": "moriio"}}),
+    ("kimi-k3", "8xB300", "sglang", {}),
+    ("kimi-k3", "8xB300", "sglang", {"tensor": 8, "decode_context": 8}),
+    ("kimi-k3", "8xB300", "sglang", {"start": {"draft": "radixark-dspark"}}),
+    ("kimi-k3", "8xB300", "sglang", {"engine_version": "0.5.18"}),
+    ("kimi-k3", "2x8xB200", "sglang", {}),
+    ("kimi-k3", "2x8xB200", "sglang", {"tensor": 8, "pipeline": 2}),
+    ("kimi-k3", "8xGB300", "sglang", {}),
+    ("kimi-k3", "16xGB200", "sglang", {}),
+    ("kimi-k3", "2x8xH200", "sglang", {}),
+    ("kimi-k3", "4x8xH100", "sglang", {}),
+    ("kimi-k3", "8xMI355X", "sglang", {}),
+    ("kimi-k3", "2x8xB300", "sglang", {"split": (1, 1)}),
+    ("kimi-k3", "8xMI355X", "atom", {}),
+    ("kimi-k3", "8xMI355X", "atom-vllm", {}),
+    ("kimi-k3", "8xMI355X", "atom-sglang", {}),
+    ("kimi-k3", "8xB300", "tokenspeed", {}),
+    ("kimi-k3", "8xGB300", "tokenspeed", {}),
+    ("kimi-k3", "8xMI355X", "tokenspeed", {}),
+    ("kimi-k3", "16xGB300", "tensorrt-llm", {}),
+    ("kimi-k3", "8xB300", "llamacpp", {"variant": "ud-iq1-s"}),
+    ("kimi-k3", "8xMI300X", "llamacpp", {"variant": "ud-q2-k-xl", "concurrency": 2}),
+    ("llama-3.1-8b", "1xH100", "vllm", {}),
+    ("llama-3.1-70b", "4xH100", "sglang", {}),
+)
