@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas \
+	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
 	clean
 
 setup: $(STAMP)
@@ -78,6 +78,9 @@ bench-batch: setup
 
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py
+
+locale: setup
+	$(BIN)/python -m heavylift.locale.extract
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas
