@@ -21,7 +21,7 @@ def only_in_a_checkout() -> None:
 
 
 def test_the_container_file_is_clean() -> None:
-    """hadolint has nothing to say, and the image does not run as root."""
+    """Hadolint has nothing to say, and the image does not run as root."""
     hadolint = Path(sys.executable).with_name("hadolint")
     done = subprocess.run(
         [hadolint, ROOT / "Containerfile"], capture_output=True, text=True, check=False
