@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from heavylift.cli import recipe_folder, recipe_words
 from heavylift.cli.output import json_option, sink
+from heavylift.cli.place import place_options
 from heavylift.cli.request import Wish, check_layout_fits_rack, plan_options
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
@@ -88,6 +89,7 @@ class Plain(click.ParamType[str]):
 @click.option(
     "--replicas", type=click.IntRange(1, 64), default=1, help=text("recipe.option.replicas")
 )
+@place_options
 @click.option("--despite-report", "despite", is_flag=True, help=text("recipe.option.despite"))
 @click.option("--explain", is_flag=True, help=text("recipe.option.explain"))
 @click.option("--diff", nargs=2, metavar="OLD NEW", help=text("recipe.option.diff"))
@@ -104,7 +106,7 @@ def command(model: str | None, rack_text: str | None, as_json: bool, **given: An
     if model is None or rack_text is None:
         raise click.UsageError(text("usage.recipe_model"))
     recipe = reciping.recipe(_wish(reciping, model, rack_text, given))
-    recipe = recipe_folder.with_files(recipe, given["target"], reciping.catalog)
+    recipe = recipe_folder.with_files(recipe, given["target"], reciping.catalog, given)
     folder: Path | None = given["out"]
     if recipe.launch is not None and folder is not None:
         recipe_folder.write(recipe, folder)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from heavylift.cli.pages.recipe_readme import readme
+from heavylift.cli.place import target_options
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError, reason
 from heavylift.facts.access_schema import CardAccess
 from heavylift.facts.catalog import Catalog
 from heavylift.recipe.job import DECODE, SERVE
 from heavylift.recipe.targets import render
-from heavylift.recipe.targets.records import TargetOptions
+from heavylift.recipe.targets.view import with_images
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.recipe import Recipe, RecipeFile
 
@@ -24,20 +26,25 @@ LAUNCH: Final = "launch.json"
 PLAN: Final = "plan.json"
 README: Final = "README.md"
 _RUNNABLE: Final = 0o111
+_OTHERS: Final = 0o077
 
 
-def with_files(recipe: Recipe, target: str, catalog: Catalog) -> Recipe:
+def with_files(recipe: Recipe, target: str, catalog: Catalog, place: Mapping[str, Any]) -> Recipe:
     """The recipe with the files of a target; one that is refused has none.
+
+    `place` are the options that say where the files are for, as typed.
 
     Raises what a target raises for a launch that it cannot write.
     """
     spec = recipe.launch
     if spec is None:
         return replace(recipe, target=target)
+    spec = with_images(spec, dict(place["images"]))
     rendering = render(
         target,
         spec,
-        TargetOptions(
+        target_options(
+            place,
             name=_name(recipe.model),
             header=(text("readme.title", **_title(recipe)),),
             model_bytes=recipe.plan.host.disk_bytes or None,
@@ -59,11 +66,16 @@ def with_files(recipe: Recipe, target: str, catalog: Catalog) -> Recipe:
             if name not in {each.path for each in rendering.files}
         ),
         *(
-            RecipeFile(path=each.path, content=each.text, executable=bool(each.mode & _RUNNABLE))
+            RecipeFile(
+                path=each.path,
+                content=each.text,
+                executable=bool(each.mode & _RUNNABLE),
+                private=not each.mode & _OTHERS,
+            )
             for each in rendering.files
         ),
     ]
-    return replace(recipe, target=target, files=tuple(files))
+    return replace(recipe, target=target, launch=spec, files=tuple(files))
 
 
 def write(recipe: Recipe, folder: Path) -> None:
@@ -77,8 +89,9 @@ def write(recipe: Recipe, folder: Path) -> None:
             path = folder / each.path
             path.parent.mkdir(parents=True, exist_ok=True)
             scratch = path.with_name(f".{path.name}.new")
+            scratch.touch(mode=0o600)
             scratch.write_bytes(each.content.encode())
-            scratch.chmod(0o755 if each.executable else 0o644)
+            scratch.chmod(0o600 if each.private else 0o755 if each.executable else 0o644)
             scratch.replace(path)
     except OSError as error:
         raise HeavyliftError("REC026", {"path": str(folder), "reason": reason(error)}) from error

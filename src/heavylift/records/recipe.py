@@ -14,11 +14,12 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecipeFile:
-    """A file of the recipe's folder; `path` is relative to it."""
+    """A file of the recipe's folder; `path` is relative to it. `private`: its owner's alone."""
 
     path: str
     content: str
     executable: bool = False
+    private: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from heavylift.cli import recipe_words as words
+from heavylift.cli.pages import recipe_checklist as checklist
 from heavylift.cli.text import keys, text
 from heavylift.recipe.targets.records import Rendering, Stage
 from heavylift.records.launch import LaunchSpec
@@ -21,9 +22,13 @@ def readme(recipe: Recipe, spec: LaunchSpec, rendering: Rendering | None) -> str
         f"# {_title(recipe)}",
         text("readme.made"),
         *_section("readme.status", [words.status(recipe.support, recipe.status.value)]),
+        *(() if rendering is None else checklist.findings(spec, rendering)),
         *_before(spec),
         *_steps(rendering),
+        *(() if rendering is None else checklist.deadline(spec, rendering)),
+        *checklist.secrets(spec),
         *_after(recipe, spec),
+        *checklist.hand_over(spec),
         *_together(recipe, spec),
         *_settings(recipe, spec),
         *_section("readme.sources", [f"- {each}" for each in words.sources(recipe)], gap="\n"),
@@ -71,8 +76,13 @@ def _steps(rendering: Rendering | None) -> Iterator[str]:
             said = f"recipe.step.{step.what}"
             place = "" if step.rank is None else f"{step.rank}: "
             remark = f"{place}{text(said) if said in keys() else ''}".strip(" :")
-            rows += [*([f"# {remark}"] if remark else []), shlex.join(step.argv)]
+            rows += [*([f"# {remark}"] if remark else []), _typed(step.argv)]
         yield _block(rows)
+
+
+def _typed(argv: Iterable[str]) -> str:
+    """A command as it is typed; variables of the folder's files stay variables."""
+    return " ".join(word if "${" in word else shlex.quote(word) for word in argv)
 
 
 def _after(recipe: Recipe, spec: LaunchSpec) -> Iterator[str]:

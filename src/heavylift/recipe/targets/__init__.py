@@ -17,11 +17,11 @@ from heavylift.recipe.targets import (
     slurm,
     systemd,
 )
-from heavylift.recipe.targets.job import Job
 from heavylift.recipe.targets.records import Rendering, TargetOptions
+from heavylift.recipe.targets.view import LaunchView
 from heavylift.records.launch import LaunchSpec
 
-TARGETS: Final[Mapping[str, Callable[[Job], Rendering]]] = MappingProxyType(
+TARGETS: Final[Mapping[str, Callable[[LaunchView], Rendering]]] = MappingProxyType(
     {
         module.TARGET: module.render
         for module in (shell, docker, compose, systemd, slurm, kubernetes, ray)
@@ -40,4 +40,4 @@ def render(
     """
     if target not in TARGETS:
         raise HeavyliftError("REC100", {"target": target, "known": ", ".join(TARGETS)})
-    return TARGETS[target](Job(spec=spec, options=options, access=access))
+    return TARGETS[target](LaunchView(spec=spec, options=options, access=access))

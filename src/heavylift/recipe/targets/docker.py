@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from heavylift.recipe.targets import common
-from heavylift.recipe.targets.job import EVERYWHERE, LOOPBACK, Job, used_files
 from heavylift.recipe.targets.records import Rendering, Stage, Step, TargetFile
 from heavylift.recipe.targets.shell import prelude, script_path
+from heavylift.recipe.targets.view import EVERYWHERE, LOOPBACK, LaunchView, used_files
 from heavylift.recipe.targets.words import (
     HERE,
     HOSTS_FILE,
     IN_CONTAINER,
     SECRETS_FILE,
-    command_lines,
+    continued,
+    in_lines,
     shell_word,
 )
 from heavylift.records.launch import Mount, RankSpec
@@ -32,74 +33,76 @@ _RDMA_LINES: Final = [
 ]
 
 
-def render(job: Job) -> Rendering:
+def render(view: LaunchView) -> Rendering:
     """A script per rank, and the files of addresses and secrets that they read."""
     each_start = (
         Step(stage=Stage.START, what="script", argv=("bash", script_path(rank)), rank=rank.name)
-        for rank in job.ranks
+        for rank in view.ranks
     )
     each_stop = (
         Step(
             stage=Stage.STOP,
             what="docker_stop",
-            argv=("docker", "stop", job.full_name(rank)),
+            argv=("docker", "stop", view.full_name(rank)),
             rank=rank.name,
         )
-        for rank in job.ranks
+        for rank in view.ranks
     )
     return Rendering(
         target=TARGET,
-        files=(*(rank_script(job, rank) for rank in job.ranks), *common.host_files(job)),
+        files=(*(rank_script(view, rank) for rank in view.ranks), *common.host_files(view)),
         steps=(
-            *common.prepare_steps(job),
-            *pull_steps(job),
+            *common.prepare_steps(view),
+            *pull_steps(view),
             *each_start,
-            *common.watch_steps(job),
+            *common.watch_steps(view),
             *each_stop,
         ),
-        findings=(*job.findings(), *job.image_findings()),
-        deadline_at=common.deadline_places(job, script_path),
+        findings=(*view.findings(), *view.image_findings()),
+        deadline_at=common.deadline_places(view, script_path),
     )
 
 
-def shares_network(job: Job) -> bool:
+def shares_network(view: LaunchView) -> bool:
     """True when the containers share the host's network: asked for, or several must meet."""
-    return job.host_network or len(job.ranks) > 1
+    return view.host_network or len(view.ranks) > 1
 
 
-def inside(job: Job) -> Job:
+def inside(view: LaunchView) -> LaunchView:
     """The launch as its containers run it.
 
     A container with a network of its own listens to all of it; the host publishes the port where
     asked.
     """
-    return job if shares_network(job) or not job.serving else job.bound_to(EVERYWHERE)
+    return view if shares_network(view) or not view.serving else view.bound_to(EVERYWHERE)
 
 
-def pull_steps(job: Job) -> tuple[Step, ...]:
+def pull_steps(view: LaunchView) -> tuple[Step, ...]:
     """Fetching every image before the start, so that the deadline counts the load alone."""
-    images = dict.fromkeys(map(job.image, job.ranks))
+    images = dict.fromkeys(map(view.image, view.ranks))
     return tuple(
         Step(stage=Stage.PREPARE, what="pull", argv=("docker", "pull", image)) for image in images
     )
 
 
 def rank_script(
-    job: Job, rank: RankSpec, *, reads: tuple[str, ...] = (HOSTS_FILE, SECRETS_FILE)
+    view: LaunchView, rank: RankSpec, *, reads: tuple[str, ...] = (HOSTS_FILE, SECRETS_FILE)
 ) -> TargetFile:
     """The script of one rank in a container.
 
     `reads` are the files of variables it may read; what is not there its starter sets.
     """
-    published = job.spec.bind_host or LOOPBACK[0]
-    job = inside(job)
-    rank = job.rank(rank.name)
-    has_rdma = job.is_multi_node and job.takes_cards(rank)
-    groups = job.access.groups if job.access is not None and job.takes_cards(rank) else ()
-    lines = command_lines(_run_words(job, rank, published, rdma=has_rdma))
+    published = view.spec.bind_host or LOOPBACK[0]
+    view = inside(view)
+    rank = view.rank(rank.name)
+    has_rdma = view.is_multi_node and view.takes_cards(rank)
+    groups = view.access.groups if view.access is not None and view.takes_cards(rank) else ()
+    run = in_lines(_run_words(view, rank, published, rdma=has_rdma))
+    engine = in_lines(shell_word(word, rank, IN_CONTAINER) for word in rank.argv[1:])
+    lines = continued([*run, *engine])
     text = common.script(
-        job,
-        prelude(job, rank, reads),
+        view,
+        prelude(view, rank, reads),
         [
             line
             for group in groups
@@ -119,26 +122,26 @@ def group_variable(group: str) -> str:
     return f"{group.upper().replace('-', '_')}_GROUP"
 
 
-def _run_words(job: Job, rank: RankSpec, published: str, *, rdma: bool) -> list[str]:
-    """`docker run …` as words that bash reads."""
-    options: list[str] = [f"--name={job.full_name(rank)}", "--rm", "--init"]
-    if job.stop_grace_s is not None:
-        options.append(f"--stop-timeout={job.stop_grace_s}")
-    options += _network(job, rank, published)
+def _run_words(view: LaunchView, rank: RankSpec, published: str, *, rdma: bool) -> list[str]:
+    """`docker run …` up to the image, as words that bash reads."""
+    options: list[str] = [f"--name={view.full_name(rank)}", "--rm", "--init"]
+    if view.stop_grace_s is not None:
+        options.append(f"--stop-timeout={view.stop_grace_s}")
+    options += _network(view, rank, published)
     words = [shell_word(option, rank) for option in options]
-    if job.access is not None and job.takes_cards(rank):
-        access = job.access
+    if view.access is not None and view.takes_cards(rank):
+        access = view.access
         words += ["--gpus=all"] if access.docker_gpus else []
         words += [shell_word(f"--device={device}", rank) for device in access.devices]
         words += [f'--group-add="${{{group_variable(group)}}}"' for group in access.groups]
         words += [shell_word(f"--security-opt={each}", rank) for each in access.security_options]
         words += ["--ipc=host"]
         words += [f"--ulimit={name}={value}" for name, value in ULIMITS]
-    if job.spec.shm_bytes is not None:
-        words.append(f"--shm-size={job.spec.shm_bytes}")
+    if view.spec.shm_bytes is not None:
+        words.append(f"--shm-size={view.spec.shm_bytes}")
     if rdma:
         words.append('"${rdma[@]}"')
-    words += [shell_word(f"--mount={mount_words(each)}", rank) for each in mounts(job, rank)]
+    words += [shell_word(f"--mount={mount_words(each)}", rank) for each in mounts(view, rank)]
     words += [
         f"--mount=type=bind,source={HERE}/{name},target={IN_CONTAINER}/{name},readonly"
         for name in used_files(rank)
@@ -148,25 +151,25 @@ def _run_words(job: Job, rank: RankSpec, published: str, *, rdma: bool) -> list[
         for name, value in sorted(rank.env.items())
     ]
     words += [f"--env={name}" for name in rank.secrets]
-    words += [shell_word(f"--entrypoint={rank.argv[0]}", rank), shell_word(job.image(rank), rank)]
-    return ["docker run", *words, *(shell_word(word, rank, IN_CONTAINER) for word in rank.argv[1:])]
+    entry = shell_word(f"--entrypoint={rank.argv[0]}", rank, IN_CONTAINER)
+    return ["docker run", *words, entry, shell_word(view.image(rank), rank)]
 
 
-def _network(job: Job, rank: RankSpec, published: str) -> list[str]:
-    if shares_network(job):
+def _network(view: LaunchView, rank: RankSpec, published: str) -> list[str]:
+    if shares_network(view):
         return ["--network=host"]
-    if rank not in job.serving:
+    if rank not in view.serving:
         return []
-    port = job.port(rank)
+    port = view.port(rank)
     return [f"--publish={common.bracketed(published)}:{port}:{port}"]
 
 
-def mounts(job: Job, rank: RankSpec) -> tuple[Mount, ...]:
+def mounts(view: LaunchView, rank: RankSpec) -> tuple[Mount, ...]:
     """The folders of the host that a rank sees: the model, what survives a restart, its own."""
-    if not job.loads_model(rank):
+    if not view.loads_model(rank):
         return rank.mounts
-    model = (job.spec.model_mount,) if job.spec.model_mount is not None else ()
-    return tuple(dict.fromkeys((*model, *job.spec.cache_mounts, *rank.mounts)))
+    model = (view.spec.model_mount,) if view.spec.model_mount is not None else ()
+    return tuple(dict.fromkeys((*model, *view.spec.cache_mounts, *rank.mounts)))
 
 
 def mount_words(mount: Mount) -> str:

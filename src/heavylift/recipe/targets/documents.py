@@ -24,6 +24,8 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
 
 def _string(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
+    if not text.replace("\n", "").isprintable():
+        style = '"'  # other line breaks and controls are escaped, or YAML would fold them
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

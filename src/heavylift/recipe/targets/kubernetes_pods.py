@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from heavylift.recipe.targets.documents import without_none
-from heavylift.recipe.targets.job import Job, Pool, used_files
+from heavylift.recipe.targets.view import LaunchView, Pool, used_files
 from heavylift.recipe.targets.words import IN_CONTAINER, filled_word
 from heavylift.records.launch import SELF, RankSpec
 
@@ -24,6 +24,7 @@ _UNCONFINED: Final = "seccomp=unconfined"
 _READY_MISSES: Final = 3
 # A saturated engine misses a short probe and is no less alive.
 _LIVE: Final = {"periodSeconds": 30, "timeoutSeconds": 10, "failureThreshold": 3}
+_LONGEST_PORT_NAME: Final = 15
 _NUMBER: Final = "\0"
 _MODEL: Final = "model"
 _CACHE: Final = "cache"
@@ -32,17 +33,19 @@ _FILES: Final = "files"
 _MAY_EXPAND: Final = re.compile(r"\$(?=[$(]|$)")
 
 
-def pod(job: Job, pool: Pool, rank: RankSpec, addresses: Mapping[str, str]) -> dict[str, Any]:
+def pod(
+    view: LaunchView, pool: Pool, rank: RankSpec, addresses: Mapping[str, str]
+) -> dict[str, Any]:
     """The pod of a rank, as the template of a workload: metadata and spec.
 
     `addresses` of ranks in other pools, by name. In a pool of several, every rank but the head is
     described by one pod for all of them.
     """
-    cards = job.access if job.takes_cards(rank) else None
-    grace = None if job.stop_grace_s is None else job.stop_grace_s + PRE_STOP_S
+    cards = view.access if view.takes_cards(rank) else None
+    grace = None if view.stop_grace_s is None else view.stop_grace_s + PRE_STOP_S
     profile = {"type": "Unconfined"} if cards and _UNCONFINED in cards.security_options else None
     return {
-        "metadata": {"labels": labels(job, pool)},
+        "metadata": {"labels": labels(view, pool)},
         "spec": without_none(
             {
                 "automountServiceAccountToken": False,
@@ -50,86 +53,109 @@ def pod(job: Job, pool: Pool, rank: RankSpec, addresses: Mapping[str, str]) -> d
                 "enableServiceLinks": False,
                 "terminationGracePeriodSeconds": grace,
                 "securityContext": {"seccompProfile": profile} if profile else None,
-                "containers": [_container(job, pool, rank, addresses)],
-                "volumes": _volumes(job, rank) or None,
+                "containers": [_container(view, pool, rank, addresses)],
+                "volumes": _volumes(view, rank) or None,
             }
         ),
     }
 
 
-def labels(job: Job, pool: Pool) -> dict[str, str]:
+def labels(view: LaunchView, pool: Pool) -> dict[str, str]:
     """The labels of a pool's pods, by which its workload and its service find them."""
     return {
-        "app.kubernetes.io/name": job.options.name,
-        "app.kubernetes.io/instance": workload_name(job, pool),
+        "app.kubernetes.io/name": view.options.name,
+        "app.kubernetes.io/instance": workload_name(view, pool),
         "app.kubernetes.io/component": pool.head.role,
         "app.kubernetes.io/managed-by": "heavylift",
     }
 
 
-def workload_name(job: Job, pool: Pool) -> str:
-    """The name of a pool's workload and of its service: that of its head."""
-    return job.full_name(pool.head)
+def port_name(name: str) -> str:
+    """The name of a port as a cluster takes it: short, lower case, dashes."""
+    return name.replace("_", "-").lower()[:_LONGEST_PORT_NAME].strip("-")
 
 
-def secret_name(job: Job) -> str:
+def workload_name(view: LaunchView, pool: Pool) -> str:
+    """The name of a pool's workload: that of its head."""
+    return view.full_name(pool.head)
+
+
+def service_name(view: LaunchView, pool: Pool) -> str:
+    """The name of a pool's service. The workload's own name is taken: a group makes a service of
+    that name by which its pods find each other.
+    """
+    return f"{workload_name(view, pool)}-api"
+
+
+def address_of(view: LaunchView, pool: Pool, rank: RankSpec) -> str:
+    """The address of a rank for pods of other pools: the service, or the pod behind the head."""
+    if rank is pool.head:
+        return service_name(view, pool)
+    group = workload_name(view, pool)
+    return f"{group}-0-{pool.ranks.index(rank)}.{group}"
+
+
+def secret_name(view: LaunchView) -> str:
     """The secret that holds the keys under the names of their variables."""
-    return job.options.secret or f"{job.options.name}-keys"
+    return view.options.secret or f"{view.options.name}-keys"
 
 
-def claim_name(job: Job) -> str:
+def claim_name(view: LaunchView) -> str:
     """The claim that holds the model's files."""
-    return job.options.model_claim or f"{job.options.name}-model"
+    return view.options.model_claim or f"{view.options.name}-model"
 
 
-def files_name(job: Job) -> str:
+def files_name(view: LaunchView) -> str:
     """The config map that holds the files of the launch."""
-    return f"{job.options.name}-files"
+    return f"{view.options.name}-files"
 
 
 # --- containers ----------------------------------------------------------------------------------
 
 
 def _container(
-    job: Job, pool: Pool, rank: RankSpec, addresses: Mapping[str, str]
+    view: LaunchView, pool: Pool, rank: RankSpec, addresses: Mapping[str, str]
 ) -> dict[str, Any]:
-    argv, env = _words(pool, rank, _known(job, pool, addresses))
-    serves = rank in job.serving
-    cards = job.takes_cards(rank)
+    argv, env = _words(pool, rank, _known(view, pool, addresses))
+    serves = rank in view.serving
+    cards = view.takes_cards(rank)
     needs_ip = any(POD_IP in text for text in (*argv, *env.values()))
     return without_none(
         {
             "name": rank.role,
-            "image": job.image(rank),
+            "image": view.image(rank),
             "command": list(argv[:1]),
             "args": list(argv[1:]) or None,
             "env": [
                 *([_from_field("POD_IP", "status.podIP")] if needs_ip else []),
                 *({"name": name, "value": env[name]} for name in sorted(env)),
-                *(_from_secret(job, name) for name in rank.secrets),
+                *(_from_secret(view, name) for name in rank.secrets),
             ]
             or None,
-            "ports": [{"name": "api", "containerPort": job.port(rank)}] if serves else None,
-            "resources": _resources(job, rank) if cards else None,
+            "ports": [
+                {"name": port_name(name), "containerPort": port}
+                for name, port in rank.ports.items()
+            ]
+            or None,
+            "resources": _resources(view, rank) if cards else None,
             "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}
-            if cards and job.options.rdma
+            if cards and view.options.rdma
             else None,
-            **(_probes(job) if serves else {}),
+            **(_probes(view) if serves else {}),
             "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_S}}}
-            if serves and job.stop_grace_s is not None
+            if serves and view.stop_grace_s is not None
             else None,
-            "volumeMounts": _volume_mounts(job, rank) or None,
+            "volumeMounts": _volume_mounts(view, rank) or None,
         }
     )
 
 
-def _known(job: Job, pool: Pool, others: Mapping[str, str]) -> dict[str, str]:
+def _known(view: LaunchView, pool: Pool, others: Mapping[str, str]) -> dict[str, str]:
     """Addresses as a pod of the pool writes them."""
     found = {**others, SELF: POD_IP}
     if len(pool.ranks) == 1:
         return found | {pool.head.name: POD_IP}
-    group = workload_name(job, pool)
-    found |= {each.name: f"{group}-0-{index}.{group}" for index, each in enumerate(pool.ranks)}
+    found |= {each.name: address_of(view, pool, each) for each in pool.ranks}
     return found | {pool.head.name: LEADER}
 
 
@@ -195,22 +221,22 @@ def _from_field(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _from_secret(job: Job, name: str) -> dict[str, Any]:
+def _from_secret(view: LaunchView, name: str) -> dict[str, Any]:
     return {
         "name": name,
-        "valueFrom": {"secretKeyRef": {"name": secret_name(job), "key": name}},
+        "valueFrom": {"secretKeyRef": {"name": secret_name(view), "key": name}},
     }
 
 
-def _resources(job: Job, rank: RankSpec) -> dict[str, Any]:
-    assert job.access is not None  # noqa: S101 - only ranks that take cards come here
-    limits = {job.access.kubernetes_resource: job.gpus(rank), **job.options.extra_resources}
+def _resources(view: LaunchView, rank: RankSpec) -> dict[str, Any]:
+    assert view.access is not None  # noqa: S101 - only ranks that take cards come here
+    limits = {view.access.kubernetes_resource: view.gpus(rank), **view.options.extra_resources}
     return {"limits": limits}
 
 
-def _probes(job: Job) -> dict[str, Any]:
+def _probes(view: LaunchView) -> dict[str, Any]:
     """Startup until the deadline, then readiness and liveness."""
-    health = job.spec.health
+    health = view.spec.health
     if health is None:
         return {}
     ask = {"httpGet": {"path": health.path, "port": "api"}}
@@ -219,7 +245,7 @@ def _probes(job: Job) -> dict[str, Any]:
         | {
             "periodSeconds": health.interval_s,
             "timeoutSeconds": health.timeout_s,
-            "failureThreshold": math.ceil(job.deadline_s / health.interval_s),
+            "failureThreshold": math.ceil(view.deadline_s / health.interval_s),
         },
         "readinessProbe": ask
         | {
@@ -234,40 +260,40 @@ def _probes(job: Job) -> dict[str, Any]:
 # --- volumes -------------------------------------------------------------------------------------
 
 
-def _volumes(job: Job, rank: RankSpec) -> list[dict[str, Any]]:
+def _volumes(view: LaunchView, rank: RankSpec) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    if job.takes_cards(rank):
-        size = {} if job.spec.shm_bytes is None else {"sizeLimit": str(job.spec.shm_bytes)}
+    if view.takes_cards(rank):
+        size = {} if view.spec.shm_bytes is None else {"sizeLimit": str(view.spec.shm_bytes)}
         found.append({"name": _SHM, "emptyDir": {"medium": "Memory", **size}})
-    if job.loads_model(rank) and job.spec.model_mount is not None:
-        claim = {"claimName": claim_name(job), "readOnly": job.spec.model_mount.read_only}
+    if view.loads_model(rank) and view.spec.model_mount is not None:
+        claim = {"claimName": claim_name(view), "readOnly": view.spec.model_mount.read_only}
         found.append({"name": _MODEL, "persistentVolumeClaim": claim})
-    if job.loads_model(rank) and job.spec.cache_mounts:
-        named = job.options.cache_claim
+    if view.loads_model(rank) and view.spec.cache_mounts:
+        named = view.options.cache_claim
         kept: dict[str, Any] = {"emptyDir": {}}
         if named is not None:
             kept = {"persistentVolumeClaim": {"claimName": named}}
         found.append({"name": _CACHE, **kept})
     if used_files(rank):
-        found.append({"name": _FILES, "configMap": {"name": files_name(job)}})
+        found.append({"name": _FILES, "configMap": {"name": files_name(view)}})
     return found
 
 
-def _volume_mounts(job: Job, rank: RankSpec) -> list[dict[str, Any]]:
+def _volume_mounts(view: LaunchView, rank: RankSpec) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    if job.takes_cards(rank):
+    if view.takes_cards(rank):
         found.append({"name": _SHM, "mountPath": "/dev/shm"})  # noqa: S108 - the device itself
-    if job.loads_model(rank) and job.spec.model_mount is not None:
-        mount = job.spec.model_mount
+    if view.loads_model(rank) and view.spec.model_mount is not None:
+        mount = view.spec.model_mount
         found.append({"name": _MODEL, "mountPath": mount.target, "readOnly": mount.read_only})
-    if job.loads_model(rank):
+    if view.loads_model(rank):
         found += [
             {
                 "name": _CACHE,
                 "mountPath": mount.target,
                 "subPath": PurePosixPath(mount.target).name,
             }
-            for mount in job.spec.cache_mounts
+            for mount in view.spec.cache_mounts
         ]
     if used_files(rank):
         found.append({"name": _FILES, "mountPath": IN_CONTAINER, "readOnly": True})

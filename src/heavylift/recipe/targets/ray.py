@@ -10,8 +10,8 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.recipe.targets import docker, shell
-from heavylift.recipe.targets.job import Job, Pool
 from heavylift.recipe.targets.records import Rendering, Runtime, Stage, Step
+from heavylift.recipe.targets.view import LaunchView, Pool
 from heavylift.records.launch import RankSpec, host_token
 
 TARGET: Final = "ray"
@@ -21,20 +21,20 @@ KIND: Final = "ray"
 _HEAD_SCRIPT: Final = 'ray start --head --port="$0" && exec "$@"'
 
 
-def render(job: Job) -> Rendering:
+def render(view: LaunchView) -> Rendering:
     """A script per rank that starts or joins the cluster first.
 
     Raises REC113 when no pool meets through Ray: the engine's own rendezvous is safer.
     """
-    if not any(pool.rendezvous and pool.rendezvous.kind == KIND for pool in job.pools):
-        raise HeavyliftError("REC113", {"engine": job.spec.engine})
-    ranks = tuple(_in_cluster(job.pool_of(rank), rank) for rank in job.ranks)
-    job = replace(job, spec=replace(job.spec, ranks=ranks))
-    runtime = job.runtime(Runtime.DOCKER)
-    rendering = docker.render(job) if runtime is Runtime.DOCKER else shell.render(job)
+    if not any(pool.rendezvous and pool.rendezvous.kind == KIND for pool in view.pools):
+        raise HeavyliftError("REC113", {"engine": view.spec.engine})
+    ranks = tuple(_in_cluster(view.pool_of(rank), rank) for rank in view.ranks)
+    view = replace(view, spec=replace(view.spec, ranks=ranks))
+    runtime = view.runtime(Runtime.DOCKER)
+    rendering = docker.render(view) if runtime is Runtime.DOCKER else shell.render(view)
     stops = tuple(
         Step(stage=Stage.STOP, what="ray_stop", argv=("ray", "stop"), rank=rank.name)
-        for rank in job.ranks
+        for rank in view.ranks
         if runtime is Runtime.HOST
     )
     return replace(rendering, target=TARGET, steps=(*rendering.steps, *stops))

@@ -17,10 +17,10 @@ class Runtime(StrEnum):
 
 
 class Stage(StrEnum):
-    """When a step of the recipe is taken."""
+    """When a step of the recipe is taken, in this order."""
 
-    CHECK = "check"
     PREPARE = "prepare"
+    CHECK = "check"
     START = "start"
     WATCH = "watch"
     STOP = "stop"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from heavylift.recipe.targets import common
-from heavylift.recipe.targets.job import Job, used_files
 from heavylift.recipe.targets.records import Rendering, Stage, Step, TargetFile
+from heavylift.recipe.targets.view import LaunchView, used_files
 from heavylift.recipe.targets.words import (
     HERE,
     HERE_LINE,
@@ -25,14 +25,14 @@ from heavylift.records.launch import RankSpec
 TARGET: Final = "shell"
 
 
-def render(job: Job) -> Rendering:
+def render(view: LaunchView) -> Rendering:
     """A script per rank, and the files of addresses and secrets that they read."""
-    scripts = tuple(rank_script(job, rank) for rank in job.ranks)
+    scripts = tuple(rank_script(view, rank) for rank in view.ranks)
     return Rendering(
         target=TARGET,
-        files=(*scripts, *common.host_files(job)),
+        files=(*scripts, *common.host_files(view)),
         steps=(
-            *common.prepare_steps(job),
+            *common.prepare_steps(view),
             *(
                 Step(
                     stage=Stage.START,
@@ -40,12 +40,12 @@ def render(job: Job) -> Rendering:
                     argv=("bash", script_path(rank)),
                     rank=rank.name,
                 )
-                for rank in job.ranks
+                for rank in view.ranks
             ),
-            *common.watch_steps(job),
+            *common.watch_steps(view),
         ),
-        findings=job.findings(),
-        deadline_at=common.deadline_places(job, script_path),
+        findings=view.findings(),
+        deadline_at=common.deadline_places(view, script_path),
     )
 
 
@@ -55,7 +55,7 @@ def script_path(rank: RankSpec) -> str:
 
 
 def rank_script(
-    job: Job,
+    view: LaunchView,
     rank: RankSpec,
     *,
     reads: tuple[str, ...] = (HOSTS_FILE, SECRETS_FILE),
@@ -66,22 +66,22 @@ def rank_script(
     `reads` are the files of variables it may read; what is not there its starter sets. `moves`
     False: it runs in a container and sees folders by the container's paths.
     """
-    rank = job.on_host(rank) if moves else rank
+    rank = view.on_host(rank) if moves else rank
     lines = command_lines(shell_word(word, rank) for word in rank.argv)
     text = common.script(
-        job,
-        prelude(job, rank, reads),
+        view,
+        prelude(view, rank, reads),
         export_lines(rank),
         [f"exec {lines[0]}", *lines[1:]],
     )
     return TargetFile(path=script_path(rank), text=text, mode=common.SCRIPT_MODE)
 
 
-def prelude(job: Job, rank: RankSpec, reads: tuple[str, ...]) -> list[str]:
+def prelude(view: LaunchView, rank: RankSpec, reads: tuple[str, ...]) -> list[str]:
     """Lines that read what the rank needs from files, and stop when something is not there."""
-    files = tuple(name for name in needed_files(job, (rank,)) if name in reads)
+    files = tuple(name for name in needed_files(view, (rank,)) if name in reads)
     return [
         *([HERE_LINE] if files or used_files(rank) else []),
         *source_lines(HERE, files),
-        *required_lines(needed_variables(job, rank)),
+        *required_lines(needed_variables(view, rank)),
     ]

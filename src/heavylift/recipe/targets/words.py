@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from heavylift.recipe.targets.job import Job, host_variable, pieces
+from heavylift.recipe.targets.view import LaunchView, host_variable, pieces
 from heavylift.records.launch import SELF, RankSpec
 
 SECRETS_FILE: Final = "secrets.env"
@@ -62,19 +62,26 @@ def filled_word(
     return "".join(words)
 
 
-def command_lines(words: Iterable[str], *, indent: str = "  ") -> list[str]:
-    """Quoted words as lines that go on with a backslash: a flag and its value on one line, and
-    words before the first flag beside each other.
-    """
+def command_lines(words: Iterable[str]) -> list[str]:
+    """Quoted words as the lines of one command."""
+    return continued(in_lines(words))
+
+
+def in_lines(words: Iterable[str]) -> list[str]:
+    """Quoted words by line: a flag with its value, words before the first flag together."""
     lines: list[str] = []
     for word in words:
-        joins = bool(lines) and not word.startswith("-") and _takes_more(lines[-1], word)
-        if joins:
+        if lines and not word.startswith("-") and _takes_more(lines[-1], word):
             lines[-1] += f" {word}"
         else:
             lines.append(word)
-    indented = [lines[0], *(f"{indent}{line}" for line in lines[1:])]
-    return [*(f"{line} \\" for line in indented[:-1]), indented[-1]]
+    return lines
+
+
+def continued(lines: list[str]) -> list[str]:
+    """Lines of one command: all but the last end with a backslash, all but the first are set in."""
+    inner = [*lines[:1], *(f"  {line}" for line in lines[1:])]
+    return [*(f"{line} \\" for line in inner[:-1]), *inner[-1:]]
 
 
 def _takes_more(line: str, word: str) -> bool:
@@ -104,16 +111,16 @@ def source_lines(folder: str, files: Iterable[str]) -> list[str]:
     return ["set -a", *read, "set +a"] if read else []
 
 
-def needed_files(job: Job, ranks: tuple[RankSpec, ...]) -> tuple[str, ...]:
+def needed_files(view: LaunchView, ranks: tuple[RankSpec, ...]) -> tuple[str, ...]:
     """The files of variables these ranks read."""
-    hosts = (HOSTS_FILE,) if job.needed_hosts(ranks) else ()
+    hosts = (HOSTS_FILE,) if view.needed_hosts(ranks) else ()
     secrets = (SECRETS_FILE,) if any(rank.secrets for rank in ranks) else ()
     return (*hosts, *secrets)
 
 
-def needed_variables(job: Job, rank: RankSpec) -> tuple[str, ...]:
+def needed_variables(view: LaunchView, rank: RankSpec) -> tuple[str, ...]:
     """The variables that those files must hold for a rank."""
-    return (*map(host_variable, job.needed_hosts((rank,))), *rank.secrets)
+    return (*map(host_variable, view.needed_hosts((rank,))), *rank.secrets)
 
 
 def comment_lines(lines: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -20,9 +21,14 @@ API_PORT: Final = "api"
 _SEVERITY: Final = {
     "exposed_without_key": Severity.WARN,
     "image_by_tag": Severity.WARN,
+    "image_of_the_engine": Severity.UNKNOWN,
     "model_not_kept": Severity.WARN,
     "not_reachable": Severity.FAIL,
 }
+ENGINES: Final = "engines"
+"""Stands for every role that loads the model."""
+
+_IMAGE_NOTES: Final = ("no_image", "image_by_tag", "published_image")
 _ENGINE_ROLES: Final = ("serve", "prefill", "decode")
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _TOKEN: Final = re.compile(r"\{(host|file):([A-Za-z0-9._-]+)\}")
@@ -43,7 +49,7 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class LaunchView:
     """The launch spec, what the place adds, and how its cards are reached (None = no cards)."""
 
     spec: LaunchSpec
@@ -111,12 +117,17 @@ class Job:
         found: dict[str, list[RankSpec]] = {}
         first_on: dict[str, str] = {}
         for rank in self.ranks:
-            if rank.host:
+            if self.is_placed(rank):
                 place = first_on.setdefault(rank.host, rank.name)
             else:
                 place = next(iter(found), rank.name) if rank.gpus == 0 else rank.name
             found.setdefault(place, []).append(rank)
         return {place: tuple(ranks) for place, ranks in found.items()}
+
+    @staticmethod
+    def is_placed(rank: RankSpec) -> bool:
+        """True when the host of a rank is stated: a name of its own stands for none."""
+        return rank.host not in ("", rank.name)
 
     def machine_of(self, rank: RankSpec) -> str:
         """The machine of a rank."""
@@ -229,34 +240,42 @@ class Job:
 
     # --- addresses -------------------------------------------------------------------------------
 
-    def bound_to(self, address: str) -> Job:
-        """The same launch with serving ranks that listen on `address`.
+    def bound_to(self, address: str) -> LaunchView:
+        """The same launch with ranks that listen on `address`.
 
         Raises REC107 when a serving rank's command does not say where it listens.
         """
-        ranks = tuple(
-            self._rebound(rank, address) if rank in self.serving else rank for rank in self.ranks
-        )
+        ranks = tuple(self._rebound(rank, address) for rank in self.ranks)
         return replace(self, spec=replace(self.spec, bind_host=address, ranks=ranks))
 
     def listens_on(self, rank: RankSpec) -> str | None:
-        """Where a rank's command says it listens; else where the launch does (None = not said)."""
+        """Where a rank's command or environment says it listens; else where the launch does (None =
+        not said).
+        """
         place = self._bind_place(rank)
-        if place is None:
-            return self.spec.bind_host
-        return rank.argv[place].rpartition("=")[2]
+        if isinstance(place, int):
+            return rank.argv[place].rpartition("=")[2]
+        if place is not None:
+            return rank.env[place].removesuffix(f":{self.port(rank)}")
+        return self.spec.bind_host
 
     def _rebound(self, rank: RankSpec, address: str) -> RankSpec:
         place = self._bind_place(rank)
-        if place is None:
+        if isinstance(place, int):
+            words = list(rank.argv)
+            flag, equals, _ = words[place].rpartition("=")
+            words[place] = f"{flag}{equals}{address}"
+            return replace(rank, argv=tuple(words))
+        if place is not None:
+            return replace(rank, env={**rank.env, place: f"{address}:{self.port(rank)}"})
+        if rank in self.serving:
             raise HeavyliftError("REC107", {"rank": rank.name})
-        words = list(rank.argv)
-        flag, equals, _ = words[place].rpartition("=")
-        words[place] = f"{flag}{equals}{address}"
-        return replace(rank, argv=tuple(words))
+        return rank
 
-    def _bind_place(self, rank: RankSpec) -> int | None:
-        """The word that holds the address a rank listens on: its own, or one of this machine."""
+    def _bind_place(self, rank: RankSpec) -> int | str | None:
+        """The word, or the variable, that holds the address a rank listens on: its own, or one of
+        this machine. A variable holds the port as well.
+        """
         known = {self.spec.bind_host, host_token(SELF), host_token(rank.name), EVERYWHERE}
         known |= {*LOOPBACK}
         for index, word in enumerate(rank.argv):
@@ -267,7 +286,16 @@ class Job:
                 return index
             if not equals and index + 1 < len(rank.argv) and rank.argv[index + 1] in known:
                 return index + 1
-        return None
+        if rank not in self.serving:
+            return None
+        written = {f"{address}:{self.port(rank)}" for address in known}
+        return next((name for name in sorted(rank.env) if rank.env[name] in written), None)
+
+    def chosen_by_the_cluster(self) -> None:
+        """Raise REC115 when hosts are stated although the target leaves them to a cluster."""
+        placed = [rank.host for rank in self.ranks if self.is_placed(rank)]
+        if placed and len(self.ranks) > 1:
+            raise HeavyliftError("REC115", {"hosts": ", ".join(dict.fromkeys(placed))})
 
     def on_host(self, rank: RankSpec) -> RankSpec:
         """The rank without a container: folders go by their paths on the host."""
@@ -276,8 +304,8 @@ class Job:
 
         def moved_word(text: str) -> str:
             for mount in moved:
-                pattern = rf"(?<![\w./-]){re.escape(mount.target)}(?![\w.-])"
-                text = re.sub(pattern, lambda _, mount=mount: mount.source, text)  # type: ignore[misc]
+                inside = rf"(?<![\w./-]){re.escape(mount.target)}(?![\w.-])"
+                text = re.sub(inside, _literally(mount.source), text)
             return text
 
         return replace(
@@ -307,7 +335,8 @@ class Job:
         for rank in self.serving:
             at = self.listens_on(rank)
             if (exposed or at not in (None, *LOOPBACK)) and not rank.secrets:
-                found.append(_finding("exposed_without_key", rank.name, observed=at))
+                shown = None if exposed or pieces(at or "")[0][1] is not None else at
+                found.append(_finding("exposed_without_key", rank.name, observed=shown))
             asked = self._asked_from_elsewhere(rank)
             if asked and not exposed and at in LOOPBACK:
                 found.append(_finding("not_reachable", rank.name, observed=at, expected=asked))
@@ -325,9 +354,15 @@ class Job:
     def image_findings(self) -> tuple[Finding, ...]:
         """Images that are known by a tag only: what they hold may change."""
         references = dict.fromkeys(map(self.image, self.ranks))
-        return tuple(
+        tags = (
             _finding("image_by_tag", each, observed=each) for each in references if "@" not in each
         )
+        borrowed = (
+            _finding("image_of_the_engine", rank.name, observed=rank.argv[0])
+            for rank in self.ranks
+            if not self.loads_model(rank) and rank.image is None
+        )
+        return (*tags, *borrowed)
 
     def kept_findings(self) -> tuple[Finding, ...]:
         """A model that every new pod fetches again, for want of a claim that keeps it."""
@@ -336,12 +371,17 @@ class Job:
         return (_finding("model_not_kept", self.spec.model, observed=self.spec.model_path),)
 
 
+def _literally(text: str) -> str:
+    """A text as the replacement of a pattern."""
+    return text.replace("\\", r"\\")
+
+
 def _finding(
     rule: str, subject: str, *, observed: str | None, expected: str | None = None
 ) -> Finding:
     return Finding(
         id=rule,
-        code="REC110",
+        code=rule,
         severity=_SEVERITY[rule],
         subject=subject,
         observed=observed,
@@ -361,6 +401,19 @@ class Token:
 
     kind: str
     name: str
+
+
+def with_images(spec: LaunchSpec, images: Mapping[str, str]) -> LaunchSpec:
+    """The launch with images of the user's, by role; those of `ENGINES` for all that load the
+    model. What was remarked about images that are not taken goes.
+    """
+    stated = images.get(ENGINES)
+    if stated is not None:
+        reference, _, digest = stated.partition("@")
+        notes = tuple(note for note in spec.notes if note.code not in _IMAGE_NOTES)
+        spec = replace(spec, image=reference, image_digest=digest or None, notes=notes)
+    ranks = tuple(replace(rank, image=images.get(rank.role, rank.image)) for rank in spec.ranks)
+    return replace(spec, ranks=ranks)
 
 
 def pieces(text: str) -> tuple[tuple[str, Token | None], ...]:
