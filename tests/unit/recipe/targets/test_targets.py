@@ -349,6 +349,7 @@ def test_cards_of_either_maker_reach_the_container(spec_of: SpecOf, rendered: Re
     assert "--group-add=${RENDER_GROUP}" in amd
     assert "RENDER_GROUP=$(getent group render | cut -d: -f3)" in script.splitlines()
     assert "--gpus=all" not in amd
+    assert "--shm-size" not in script  # the host's shared memory is shared, size and all
 
 
 def test_compose_reserves_cards_and_waits_for_the_load(spec_of: SpecOf, rendered: Rendered) -> None:
@@ -605,6 +606,7 @@ def test_a_launch_without_cards_or_service_asks_for_neither(
     script = file(rendered("docker", spec), "serve-0.sh")
     assert "--publish" not in script
     assert "--device" not in script
+    assert "--shm-size=34359738368" in script
     assert 'type=bind,"source=/srv/a,""b""",target=/m' in script
     assert "--gres" not in file(rendered("slurm", spec), "job.sbatch")
 
