@@ -105,6 +105,8 @@ def command(model: str | None, rack_text: str | None, as_json: bool, **given: An
         return Exit.OK
     if model is None or rack_text is None:
         raise click.UsageError(text("usage.recipe_model"))
+    if given["split"] is not None and given["replicas"] > 1:
+        raise click.UsageError(text("usage.split_replicas"))
     recipe = reciping.recipe(_wish(reciping, model, rack_text, given))
     recipe = recipe_folder.with_files(recipe, given["target"], reciping.catalog, given)
     folder: Path | None = given["out"]

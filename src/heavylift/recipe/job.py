@@ -20,6 +20,7 @@ from heavylift.facts.serving_schema import (
     ServingImage,
     ServingRule,
 )
+from heavylift.plan.subject import HOST_VENDOR
 from heavylift.recipe.flags import FlagTable
 from heavylift.records.launch import SELF, host_token
 from heavylift.records.plan import Plan
@@ -118,6 +119,16 @@ class Job:
     def gpus_per_node(self) -> int:
         """GPUs of one machine that the rack takes."""
         return self.plan.rack.gpus_per_node
+
+    @property
+    def on_host(self) -> bool:
+        """True for a machine without cards."""
+        return self.gpu.vendor == HOST_VENDOR
+
+    @property
+    def cards(self) -> int:
+        """Cards of one process: those of its machine, none on a host without."""
+        return 0 if self.on_host else self.gpus_per_node
 
     @cached_property
     def variant_repo(self) -> str | None:

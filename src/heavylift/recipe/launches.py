@@ -33,7 +33,6 @@ from heavylift.records.plan import Note, Plan, Status, Support
 PHASES: Final = ("start", "weights", "memory", "warm_up", "api")
 CACHE_ROOT: Final = "/srv/heavylift/cache"
 MODEL_FOLDER: Final = "/models"
-_HOST_VENDOR: Final = "host"
 _VERSION_UNREAD: Final = "version_unread"
 
 SINGLE_NODE: Final = "single_node"
@@ -191,7 +190,7 @@ def _remarks(sheet: Sheet) -> None:
         )
     image = job.image()
     if image is None:
-        if job.gpu.vendor != _HOST_VENDOR:
+        if not job.on_host:
             sheet.note("no_image", engine=job.serving.title, version=job.table_version)
     elif image.digest is None:
         sheet.note("image_by_tag", image=_reference(job, image.reference))
@@ -352,7 +351,7 @@ def _spec(
     plan, common = job.plan, job.common
     seconds = Deadline.of(job).seconds
     image = job.image()
-    on_host = job.gpu.vendor == _HOST_VENDOR
+    on_host = job.on_host
     path = job.model_path
     several = job.gpus_per_node > 1
     return LaunchSpec(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heavylift.errors import HeavyliftError
 from heavylift.plan.planner import Knowledge
+from heavylift.plan.subject import HOST_VENDOR
 from heavylift.recipe.launches import launch
 from heavylift.reciping.plans import planned
 from heavylift.reciping.refusals import refusal
@@ -24,7 +25,7 @@ def recommended(
     """
     weighed: list[tuple[str, Plan]] = []
     errors: dict[str, HeavyliftError] = {}
-    for engine in _candidates(shelf, knowledge):
+    for engine in _candidates(shelf, wish, knowledge):
         try:
             plan, derived = planned(shelf, wish, knowledge, engine)
             job = shelf.job(wish, knowledge, engine, plan, derived)
@@ -62,13 +63,19 @@ def recommended(
     return best, tuple(choices)
 
 
-def _candidates(shelf: Shelf, knowledge: Knowledge) -> list[str]:
-    """Engines that can be planned by rules of their own, as the model's variants list them."""
+def _candidates(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge) -> list[str]:
+    """Engines that can be planned by rules of their own, as the model's variants list them; on a
+    host without cards those that split whole layers.
+    """
     listed = dict.fromkeys(
         engine for variant in knowledge.model.model.variants for engine in variant.engines
     )
     known = shelf.catalog.serving_ids()
-    return [name for name in listed if name in known]
+    engines = [name for name in listed if name in known]
+    if shelf.planning.rack(wish.rack)[0].vendor != HOST_VENDOR:
+        return engines
+    rules = {name: shelf.catalog.engine(name).layouts for name in engines}
+    return [name for name in engines if any(rule.splits == "layers" for rule in rules[name])]
 
 
 def _worth(plan: Plan) -> tuple[int, int, int]:

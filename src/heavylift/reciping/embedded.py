@@ -18,6 +18,7 @@ from heavylift.records.plan import Plan
 
 ENGINE: Final = embedded.ENGINE
 _LEAST_S: Final = 60
+_PORT: Final = 8080
 
 
 def embedded_launch(
@@ -37,7 +38,7 @@ def embedded_launch(
         model=start.served_name or plan.model,
         slot_tokens=slot_tokens(plan.context_tokens),
         slots=plan.concurrency,
-        port=start.port or 0,
+        port=start.port or _PORT,
         deadline_s=seconds,
     )
     spec = embedded.launch_spec(
@@ -56,7 +57,7 @@ def embedded_launch(
         model_path=settings.model_path,
         served_name=settings.model,
         bind_host="127.0.0.1",
-        served_port=settings.port or None,
+        served_port=settings.port,
         health=Health(path="/health", start_period_s=seconds),
         host_network=False,
         stop_grace_s=common.stop_grace.value,

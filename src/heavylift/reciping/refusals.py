@@ -71,7 +71,7 @@ def nearest(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> t
         bare = plan_command(replace(plan.request, engine=None, layout_constraints={}))
         command = f"{_as_recipe(bare)} --engine {job.engine} {layout_flags(other.layout)}"
         found.append(_near(other, job.engine, command))
-    for fix in fixes(plan, knowledge):
+    for fix in fixes(_as_asked(wish, job), knowledge):
         there = _moved(shelf, wish, knowledge, job, fix)
         if there is not None:
             found.append(_near(there, job.engine, _as_recipe(fix.command)))
@@ -87,6 +87,14 @@ def nearest(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> t
                 )
             )
     return tuple(found)
+
+
+def _as_asked(wish: RecipeWish, job: Job) -> Plan:
+    """The plan with what was asked: what was worked out here travels to no other rack."""
+    plan, asked = job.plan, wish.ask(job.plan.rack)
+    changed = {name: getattr(asked, name) for name in job.derived}
+    request = replace(plan.request, layout_constraints=asked.layout_constraints, **changed)
+    return replace(plan, request=request)
 
 
 def _moved(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job, fix: Fix) -> Plan | None:

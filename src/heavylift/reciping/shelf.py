@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from heavylift.facts.catalog import Catalog
 from heavylift.facts.command_schema import CommandEngines, CommandModelFacts
 from heavylift.facts.consistency import name_key
 from heavylift.facts.serving_schema import ServingEngine
+from heavylift.lint.case import name_key as spelling_key
 from heavylift.plan.planner import Knowledge
 from heavylift.planning import Planning
 from heavylift.recipe.flags import FlagTable
@@ -88,7 +90,7 @@ class Shelf:
             common=self.catalog.serving_common(),
             recipes=tuple(recipe for recipe in recipes if recipe.engine == engine),
             changes=self.catalog.name_changes(),
-            naming=self._naming(model.id),
+            naming=self._naming(model.id, model.names),
             start=wish.start,
             replicas=wish.replicas,
             derived=derived,
@@ -98,6 +100,15 @@ class Shelf:
     def _commands(self) -> CommandEngines:
         return self.catalog.command_engines()
 
-    def _naming(self, model: str) -> CommandModelFacts | None:
+    def _naming(self, model: str, names: tuple[str, ...]) -> CommandModelFacts | None:
+        """What commands must say of a model, found as the linter finds it: by its name."""
         models = self.catalog.command_models().models
-        return next((each for each in models if each.plans_as == model), None)
+        named = [each for each in models if each.plans_as == model]
+        for name in (*names, model):
+            key = spelling_key(name)
+            named += [
+                each
+                for each in models
+                if any(fnmatch.fnmatchcase(key, pattern) for pattern in each.patterns)
+            ]
+        return next(iter(named), None)

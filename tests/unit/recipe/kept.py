@@ -54,5 +54,7 @@ WRITTEN: tuple[Case, ...] = (
     ("kimi-k3", "8xB300", "llamacpp", {"variant": "ud-iq1-s"}),
     ("kimi-k3", "8xMI300X", "llamacpp", {"variant": "ud-q2-k-xl", "concurrency": 2}),
     ("llama-3.1-8b", "1xH100", "vllm", {}),
+    ("kimi-k2.5", "8xH200", "vllm", {}),
+    ("kimi-k2.5", "8xB200", "sglang", {}),
     ("llama-3.1-70b", "4xH100", "sglang", {}),
 )

@@ -42,7 +42,7 @@ def build(sheet: Sheet) -> Built:
         role=job.role,
         node=0,
         host=rank_name(job, 0),
-        gpus=job.gpus_per_node,
+        gpus=job.cards,
         serves=True,
         argv=("python3", *job.command.entries[0].split(), *sheet.words()),
         env=sheet.environment(),

@@ -39,7 +39,7 @@ def build(sheet: Sheet) -> Built:
     context = planned(job, "context_tokens", "context_shared")
     sheet.flag("--ctx-size", slot_tokens(plan.context_tokens) * slots, context)
     sheet.flag("--parallel", slots, planned(job, "concurrency", "slots"))
-    if job.gpu.vendor != "host":
+    if not job.on_host:
         sheet.flag("--n-gpu-layers", 999, computed("all_layers"))
         gpus = plan.layout.pipeline_parallel_size
         if gpus > 1:
@@ -60,7 +60,7 @@ def build(sheet: Sheet) -> Built:
         role=job.role,
         node=0,
         host=rank_name(job, 0),
-        gpus=plan.rack.gpu_count if job.gpu.vendor != "host" else 0,
+        gpus=job.cards,
         serves=True,
         argv=(*job.command.entries[0].split(), *sheet.words()),
         env=sheet.environment(),

@@ -53,7 +53,7 @@ def build(sheet: Sheet) -> Built:
         role=job.role,
         node=0,
         host=rank_name(job, 0),
-        gpus=plan.rack.gpu_count if job.gpu.vendor != "host" else 0,
+        gpus=job.cards,
         serves=True,
         argv=("ollama", "serve"),
         env=sheet.environment(),

@@ -43,7 +43,7 @@ def build(sheet: Sheet) -> Built:
             role=job.role,
             node=node,
             host=rank_name(job, node),
-            gpus=job.gpus_per_node,
+            gpus=job.cards,
             serves=node == 0,
             argv=(*words, *_place(sheet, node, head)),
             env=sheet.environment(),

@@ -58,7 +58,7 @@ def build(sheet: Sheet) -> Built:
                 role=job.role,
                 node=node,
                 host=rank_name(job, node),
-                gpus=job.gpus_per_node,
+                gpus=job.cards,
                 serves=node == 0,
                 argv=words,
                 env=sheet.environment(),

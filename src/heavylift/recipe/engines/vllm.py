@@ -111,7 +111,7 @@ def _rank(
         role=job.role,
         node=node,
         host=rank_name(job, node),
-        gpus=job.gpus_per_node,
+        gpus=job.cards,
         serves=serves,
         argv=(*words, *_place(sheet, node, head, by_data=by_data, serves=serves)),
         env=sheet.environment(),
