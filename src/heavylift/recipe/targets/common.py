@@ -94,11 +94,6 @@ def _with_files(text: str) -> str:
     )
 
 
-def _addressed(view: LaunchView) -> tuple[RankSpec, ...]:
-    names = view.needed_hosts(view.ranks)
-    return tuple(rank for rank in view.ranks if rank.name in names)
-
-
 def health_url(view: LaunchView, rank: RankSpec) -> str | None:
     """What answers 200 on the rank's machine once it serves; None where there is no such path.
 

@@ -160,7 +160,7 @@ def _service(view: LaunchView, rank: RankSpec, published: str) -> dict[str, Any]
             "security_opt": list(cards.security_options) or None if cards is not None else None,
             "cap_add": ["IPC_LOCK"] if rdma else None,
             "ipc": "host" if cards is not None else None,
-            "shm_size": view.spec.shm_bytes,
+            "shm_size": view.spec.shm_bytes if cards is None else None,
             "ulimits": {name: int(value) for name, value in ULIMITS} if cards is not None else None,
             "deploy": _reservation(view, rank),
             "healthcheck": _health_check(view, rank),

@@ -137,7 +137,7 @@ def _run_words(view: LaunchView, rank: RankSpec, published: str, *, rdma: bool) 
         words += [shell_word(f"--security-opt={each}", rank) for each in access.security_options]
         words += ["--ipc=host"]
         words += [f"--ulimit={name}={value}" for name, value in ULIMITS]
-    if view.spec.shm_bytes is not None:
+    elif view.spec.shm_bytes is not None:  # the host's shared memory has a size of its own
         words.append(f"--shm-size={view.spec.shm_bytes}")
     if rdma:
         words.append('"${rdma[@]}"')

@@ -21,7 +21,7 @@ from heavylift.recipe.targets import TARGETS, render, slurm
 from heavylift.recipe.targets.records import Rendering, Runtime, Stage, TargetOptions
 from heavylift.recipe.targets.view import LaunchView, with_images
 from heavylift.records.finding import Severity
-from heavylift.records.launch import Health, LaunchSpec, RankSpec, Rendezvous, host_token
+from heavylift.records.launch import Health, LaunchSpec, Mount, RankSpec, Rendezvous, host_token
 from heavylift.records.plan import Note
 
 Rendered = Callable[..., Rendering]
@@ -213,6 +213,14 @@ def test_an_address_in_a_variable_is_the_engine_s_as_one_behind_a_flag(
     )
 
 
+def test_only_the_address_it_listens_on_is_changed(spec_of: SpecOf, rendered: Rendered) -> None:
+    """A flag for another host, with an address of another machine, stays as it is."""
+    words = ("engine", "--rpc-host", "10.9.9.9", "--host=127.0.0.1", "--other-host")
+    spec = _with(spec_of("atom-amd"), argv=words)
+    inside = service(rendered("compose", spec), "compose.yaml", "serve-0")
+    assert inside["command"] == ["--rpc-host", "10.9.9.9", "--host=0.0.0.0", "--other-host"]
+
+
 # --- images --------------------------------------------------------------------------------------
 
 
@@ -341,6 +349,7 @@ def test_cards_of_either_maker_reach_the_container(spec_of: SpecOf, rendered: Re
     assert "--group-add=${RENDER_GROUP}" in amd
     assert "RENDER_GROUP=$(getent group render | cut -d: -f3)" in script.splitlines()
     assert "--gpus=all" not in amd
+    assert "--shm-size" not in script  # the host's shared memory is shared, size and all
 
 
 def test_compose_reserves_cards_and_waits_for_the_load(spec_of: SpecOf, rendered: Rendered) -> None:
@@ -555,6 +564,59 @@ def test_ray_is_for_engines_that_meet_through_it(spec_of: SpecOf, rendered: Rend
         ("ray", "stop"),
         ("ray", "stop"),
     ]
+
+
+def test_a_rank_that_starts_ray_itself_stays_as_it_is(spec_of: SpecOf, rendered: Rendered) -> None:
+    """So does a rank beside the pool; containers become the same scripts."""
+    spec = spec_of("vllm-two-nodes")
+    head, worker = spec.ranks
+    worker = replace(worker, argv=("ray", "start", "--address", "x", "--block"))
+    meeting = Rendezvous(kind="ray", head="serve-0", port=6379)
+    rendering = rendered("ray", replace(spec, ranks=(head, worker), rendezvous=(meeting,)))
+    words = " ".join(file(rendering, "serve-1.sh").replace("\\\n", " ").split())
+    assert words.endswith("start --address x --block")
+    assert "--entrypoint=ray" in words
+    assert "--entrypoint=bash" in file(rendering, "serve-0.sh")
+
+
+def test_a_number_behind_an_equals_sign_is_the_group_s_too(
+    spec_of: SpecOf, rendered: Rendered
+) -> None:
+    """`--node-rank=1` becomes the worker's index; a flag elsewhere with that value does not."""
+    spec = spec_of("vllm-two-nodes")
+    head, worker = spec.ranks
+    worker = replace(worker, argv=("vllm", "serve", "--node-rank=1", "--other", "1"))
+    manifest = kubernetes(
+        rendered("kubernetes", replace(spec, ranks=(head, worker))), "serve-0.yaml"
+    )
+    template = manifest["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    args = template["spec"]["containers"][0]["args"]
+    assert args == ["serve", "--node-rank=$(LWS_WORKER_INDEX)", "--other", "1"]
+
+
+def test_a_launch_without_cards_or_service_asks_for_neither(
+    spec_of: SpecOf, rendered: Rendered
+) -> None:
+    """No port is published, no card asked for, and a path with a comma stays one path."""
+    mount = Mount(source='/srv/a,"b"', target="/m", read_only=False)
+    spec = replace(
+        _with(spec_of("atom-amd"), gpus=0, serves=False, ports={}, argv=("engine", "--host")),
+        model_mount=mount,
+    )
+    script = file(rendered("docker", spec), "serve-0.sh")
+    assert "--publish" not in script
+    assert "--device" not in script
+    assert "--shm-size=34359738368" in script
+    assert 'type=bind,"source=/srv/a,""b""",target=/m' in script
+    assert "--gres" not in file(rendered("slurm", spec), "job.sbatch")
+
+
+def test_an_image_of_a_registry_is_named_as_pyxis_takes_it(
+    spec_of: SpecOf, rendered: Rendered
+) -> None:
+    """The registry ends with a number sign; an image of the default registry has none."""
+    text = file(rendered("slurm", spec_of("llamacpp-one-card")), "job.sbatch")
+    assert "--container-image=ghcr.io#ggml-org/" in text.replace("'", "")
 
 
 # --- what cannot be written ----------------------------------------------------------------------
