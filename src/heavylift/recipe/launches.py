@@ -172,6 +172,8 @@ def _remarks(sheet: Sheet) -> None:
         sheet.note("flags_of", version=plan.engine_version, read=named, table=job.serving.table)
     if job.serving.plans_as is not None:
         sheet.note("planned_as", engine=plan.engine_title)
+    if job.nodes > 1:
+        sheet.note("name_the_interface")
     if job.start.is_open and not job.start.key:
         sheet.note("open_without_key", host=job.start.bind_host)
     if plan.per_gpu.headroom_bytes < 0:
