@@ -55,9 +55,9 @@ class ServingEngine:
     `command` is its entry among the engines as commands look, `table` its flag table, `plans_as`
     the engine whose memory rules it shares (None = its own). `table_versions` maps a version as
     plans name it to the one its flags were read from; `kv_dtype_words` a plan's word to the
-    engine's. `variant_formats` are the file formats it loads. `deadline_flags` and
-    `deadline_variables` carry the time a start may take, in seconds. `reported_only` lists
-    what no read of its sources backs.
+    engine's. `deadline_flags` and
+    `deadline_variables` carry the time a start may take, in seconds. `other_build`: the table
+    was read from another build than the versions that it stands for.
     """
 
     title: str
@@ -71,6 +71,7 @@ class ServingEngine:
     router: str | None = None
     table_versions: dict[str, str] = field(default_factory=dict)
     kv_dtype_words: dict[str, str] = field(default_factory=dict)
+    other_build: bool = False
     deadline_flags: tuple[str, ...] = ()
     deadline_variables: tuple[str, ...] = ()
     cache_folders: tuple[str, ...] = ()

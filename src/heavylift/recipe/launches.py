@@ -168,7 +168,7 @@ def _remarks(sheet: Sheet) -> None:
     """What must be read before a start, beside what the words themselves bring up."""
     job, plan = sheet.job, sheet.job.plan
     named = job.serving.table_versions.get(plan.engine_version)
-    if named is not None and named != plan.engine_version:
+    if named is not None and job.serving.other_build:
         sheet.note("flags_of", version=plan.engine_version, read=named, table=job.serving.table)
     if job.serving.plans_as is not None:
         sheet.note("planned_as", engine=plan.engine_title)
@@ -193,7 +193,7 @@ def _remarks(sheet: Sheet) -> None:
     image = job.image()
     if image is None:
         if not job.on_host:
-            sheet.note("no_image", engine=job.serving.title, version=job.table_version)
+            sheet.note("no_image", engine=job.serving.title, version=plan.engine_version)
     elif image.digest is None:
         sheet.note("image_by_tag", image=_reference(job, image.reference))
 
