@@ -13,6 +13,7 @@ import msgspec
 
 from heavylift.records.decision import Decision
 from heavylift.records.finding import Finding
+from heavylift.records.inspection import Inspection
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
@@ -25,6 +26,7 @@ RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
     "launch-spec": LaunchSpec,
     "finding": Finding,
+    "inspection": Inspection,
     "receipt": Receipt,
     "release": Release,
     "snapshot": Snapshot,

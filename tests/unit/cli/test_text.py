@@ -15,7 +15,9 @@ from heavylift.cli.main import COMMANDS
 from heavylift.cli.text import keys, parse, text
 
 SOURCE = Path(heavylift.__file__).parent
-CODE = re.compile(r"(?:USE|FACT|CKPT|PLAN|REC|PRE|ENV|RUN|VER|BAT|GW|WIRE|DEV|STA|LINT|DIAG)\d{3}")
+CODE = re.compile(
+    r"(?:USE|FACT|CKPT|HUB|PLAN|REC|PRE|ENV|RUN|VER|BAT|GW|WIRE|DEV|STA|LINT|DIAG)\d{3}"
+)
 
 
 def strings(folder: Path) -> Iterator[str]:
