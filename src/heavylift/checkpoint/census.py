@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from heavylift.checkpoint.grouping import HeaderGroup
@@ -33,7 +33,7 @@ class Stated:
     experts_per_token: int | None = None
     experts: int | None = None
     layers: int | None = None
-    packing: Hints = Hints()
+    packing: Hints = field(default_factory=Hints)
     model_type: str | None = None
 
 

@@ -155,12 +155,17 @@ class HubFiles:
     def _end(self) -> None:
         if self._loop.is_closed():
             return
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        if self._session is not None:
-            self._run(self._session.close())
-            self._session = None
+        self._run(self._close())
         self._loop.close()
+
+    async def _close(self) -> None:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
     async def _open(self) -> None:
         self._session = aiohttp.ClientSession(
@@ -174,7 +179,7 @@ class HubFiles:
         for _ in range(_PAGES):
             body, following = await self._whole(str(url))
             page = hub_files(body)
-            if not page:
+            if not page or any(file.size is None for file in page):
                 raise self._error("HUB009", host=_host(str(url)))
             listed += page
             url = following
