@@ -117,13 +117,14 @@ def _defects(found: Inspection) -> Iterator[Text | str]:
     if found.defects:
         yield ""
     for defect in found.defects[:_LISTED_DEFECTS]:
-        yield from _defect(defect)
+        yield from defect_lines(defect)
     more = len(found.defects) - _LISTED_DEFECTS
     if more > 0:
         yield text("inspect.more_defects", count=more)
 
 
-def _defect(defect: FoundDefect) -> Iterator[Text | str]:
+def defect_lines(defect: FoundDefect) -> Iterator[Text | str]:
+    """One defect: a glyph with a word, where it is, what it is."""
     status = "warn" if defect.remark else "fail"
     style = "yellow" if defect.remark else "bold red"
     word = text(f"inspect.{'remark' if defect.remark else 'defect'}")
