@@ -32,9 +32,7 @@ def openssl(processors: int) -> float:
     command = ["openssl", "speed", "-seconds", "1", "-bytes", "16384"]
     if processors > 1:
         command += ["-multi", str(processors)]
-    ran = subprocess.run(
-        [*command, "-evp", "sha256"], capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([*command, "-evp", "sha256"], capture_output=True, text=True, check=True)
     found = re.findall(r"sha256\s+([0-9.]+)k", ran.stdout, re.IGNORECASE)
     return float(found[-1]) * 1000 / 1e9
 

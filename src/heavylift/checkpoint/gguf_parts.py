@@ -68,9 +68,9 @@ def choose(names: Iterable[str], start: str, where: str) -> GgufModel | None:
     present = sorted(name for name in names if name.endswith(SUFFIX))
     models: dict[str, list[str]] = {}
     for name in present:
-        models.setdefault(_parts_of(name)[0], _parts_of(name))
+        models.setdefault(parts_of(name)[0], parts_of(name))
     if start:
-        chosen = _parts_of(start)
+        chosen = parts_of(start)
     else:
         found = [parts for parts in models.values() if not _PROJECTOR.search(parts[0])]
         if len(found) > 1:
@@ -89,7 +89,7 @@ def find(paths: Iterable[str], part: str) -> list[str]:
 
     A word that only begins a longer one (`Q4` in `Q4_K_M`) counts when no path has it whole.
     """
-    first = sorted({_parts_of(path)[0] for path in paths if path.endswith(SUFFIX)})
+    first = sorted({parts_of(path)[0] for path in paths if path.endswith(SUFFIX)})
     wanted = part.lower()
     whole = re.compile(rf"(?:^|[-./]){re.escape(wanted)}(?:[-./]|$)")
     found = [path for path in first if whole.search(path.lower())]
@@ -97,7 +97,7 @@ def find(paths: Iterable[str], part: str) -> list[str]:
     return [path for path in found if not _PROJECTOR.search(path)] or found
 
 
-def _parts_of(name: str) -> list[str]:
+def parts_of(name: str) -> list[str]:
     """All part names of the split that `name` belongs to; itself when it is no part."""
     found = _PART.search(name)
     if found is None:

@@ -32,11 +32,22 @@ def reach_hub(catalog: Catalog, name: str | None, out: Sink | None = None) -> Re
         from heavylift.checkpoint.hub import HubFiles
 
         hub = chosen_hub(catalog, name)
-        if out is not None and hub.offline is None:
-            key = "hub.asking" if hub.token is None else "hub.asking_with_token"
-            out.note(key, id=model.id, host=urlsplit(hub.endpoint).netloc, token=hub.token_from)
-            if hub.token is not None and not hub.may_send_token:
-                out.note("hub.token_kept", host=urlsplit(hub.endpoint).netloc)
+        if out is not None:
+            say_what_is_asked(hub, model, out)
         return HubFiles(hub, model)
 
     return reach
+
+
+def say_what_is_asked(hub: HubSettings, model: HubId, out: Sink, what: str = "hub.asking") -> None:
+    """Who is asked for what, and whether a token goes along. Nothing when nobody will be asked."""
+    if hub.offline is not None:
+        return
+    host = urlsplit(hub.endpoint).netloc
+    if hub.token is None:
+        with_token = text("hub.without_token")
+    elif hub.may_send_token:
+        with_token = text("hub.with_token", place=hub.token_from)
+    else:
+        with_token = text("hub.token_kept")
+    out.note(what, id=model.id, host=host, token=with_token)

@@ -55,9 +55,9 @@ class CheckedFile:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Integrity:
     """A checkpoint's files checked. `defects` are those of index and headers. `sound`: nothing is
-    wrong. `bytes_per_s` is the speed of reading and hashing, None when nothing was read. `compared`:
-    files whose bytes somebody states; where that is said (`list`, `hub_cache`,
-    `hub_download`).
+    wrong. `bytes_per_s` is the speed of reading and hashing, None when nothing was read. `compared`
+    are files whose bytes somebody states, `compared_with` who: `list`, `hub_cache`,
+    `hub_download`.
     """
 
     where: str

@@ -282,7 +282,7 @@ EXPERTS = TensorSpec(name="blk.0.ffn_up_exps.weight", dims=(256, 8, 4), dtype="Q
 NORM = TensorSpec(name="blk.0.attn_norm.weight", dims=(256,), dtype="F32")
 HEAD = TensorSpec(name="output.weight", dims=(256, 16), dtype="Q6_K")
 TABLE = TensorSpec(name="token_embd.weight", dims=(256, 16), dtype="Q4_K")
-SAYS = {
+SAYS: dict[str, int | str] = {
     "general__architecture": "some",
     "general__name": "Some Model",
     "some__expert_count": 4,
@@ -309,7 +309,12 @@ def split(folder: Path, **changes: int) -> list[Path]:
     """A model in two parts."""
     paths = [folder / f"m-0000{n}-of-00002.gguf" for n in (1, 2)]
     for number, (path, tensors) in enumerate(zip(paths, ([EXPERTS, NORM], [HEAD]), strict=True)):
-        says = {"split__no": number, "split__count": 2, "split__tensors__count": 3, **changes}
+        says: dict[str, int | str] = {
+            "split__no": number,
+            "split__count": 2,
+            "split__tensors__count": 3,
+            **changes,
+        }
         gguf(path, tensors, **(SAYS | says))
     return paths
 
