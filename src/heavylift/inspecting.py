@@ -107,7 +107,7 @@ def inspect(
 def _of_path(path: Path, book: TensorBook) -> Inspection:
     checkpoint = read_checkpoint(path)
     config = read_config_file(LocalFiles(path if path.is_dir() else path.parent))
-    return _inspection(checkpoint, config, book, Origin.FILES)
+    return inspect_files(checkpoint, config, book, Origin.FILES)
 
 
 def _of_hub(hub_id: HubId, reach: Reach, book: TensorBook) -> Inspection:
@@ -115,7 +115,7 @@ def _of_hub(hub_id: HubId, reach: Reach, book: TensorBook) -> Inspection:
         checkpoint = read_hub(files, hub_id)
         config = read_config_file(files)
         asked = tuple(files.asked)
-    counted = _inspection(checkpoint, config, book, Origin.HUB, asked)
+    counted = inspect_files(checkpoint, config, book, Origin.HUB, asked)
     return replace(counted, where=hub_id.id)
 
 
@@ -191,13 +191,14 @@ def _of_facts(model: ModelFacts, catalog: Catalog) -> Inspection:
     )
 
 
-def _inspection(
+def inspect_files(
     checkpoint: Checkpoint,
     config: Config,
     book: TensorBook,
     origin: Origin,
     asked: tuple[str, ...] = (),
 ) -> Inspection:
+    """The figures of headers that were read, with what the config beside them says."""
     if checkpoint.file_format == "gguf":
         stated = stated_in_gguf(checkpoint.metadata)
     else:

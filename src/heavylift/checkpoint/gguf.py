@@ -27,7 +27,7 @@ MAX_KEY_BYTES: Final = (1 << 16) - 1
 MAX_STRING_BYTES: Final = 1 << 26
 # All values of the metadata together. The largest vocabularies known (with tokens, types, scores
 # and merges) hold about 1.3 million.
-MAX_VALUES: Final = 1 << 23
+MAX_VALUES: Final = 1 << 21
 # ggml's own limits for a tensor: a name of 63 bytes, four dimensions, 2**63-1 elements.
 MAX_TENSOR_NAME_BYTES: Final = 63
 MAX_DIMS: Final = 4

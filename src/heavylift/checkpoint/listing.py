@@ -17,7 +17,7 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.units import MIB
 
-LIST_LIMIT_BYTES: Final = 64 * MIB
+LIST_LIMIT_BYTES: Final = 16 * MIB
 """The longest list that is read."""
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.IGNORECASE)

@@ -28,8 +28,12 @@ from heavylift.units import MIB
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 SHARD_SUFFIX: Final = ".safetensors"
-INDEX_LIMIT_BYTES: Final = 192 * MIB
+INDEX_LIMIT_BYTES: Final = 128 * MIB
 """The longest index that is read; that of 497,220 tensors has 57 MiB."""
+
+INDEX_ENTRIES_LIMIT: Final = 1_000_000
+SHARDS_LIMIT: Final = 10_000
+"""Twice the tensors and a hundred times the shards of Kimi K3: more in one index is an attack."""
 
 TENSORS_LIMIT: Final = 2_000_000
 KINDS_LIMIT: Final = 250_000
@@ -263,6 +267,9 @@ def _indexed(files: Files, names: list[str], index_name: str) -> _Contents:
     index = _read_index(files, index_name)
     total, total_defects = _total(index.total(), index_name)
     listing = _Listing(index.weight_map)
+    if len(listing.tensors_of) > SHARDS_LIMIT:
+        where = str(Path(files.where) / index_name)
+        raise HeavyliftError("CKPT033", {"path": where, "shards": len(listing.tensors_of)})
     # A name with a path in it could point anywhere; such a shard is reported, never opened.
     outside = sorted(name for name in listing.tensors_of if not is_file_name(name))
     present = {name for name in names if name.endswith(SHARD_SUFFIX)}
@@ -298,7 +305,11 @@ def _read_index(files: Files, name: str) -> _Index:
     try:
         if opened.size > INDEX_LIMIT_BYTES:
             raise HeavyliftError("CKPT024", {"path": where, "bytes": opened.size})
-        return msgspec.json.decode(opened.read(opened.size, 0), type=_Index)
+        raw = opened.read(opened.size, 0)
+        # Counted before anything is made of it; names with colons in them are rare.
+        if raw.count(b":") > INDEX_ENTRIES_LIMIT:
+            raise HeavyliftError("CKPT024", {"path": where, "bytes": opened.size})
+        return msgspec.json.decode(raw, type=_Index)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HeavyliftError("CKPT024", {"path": where, "bytes": opened.size}) from error
     finally:

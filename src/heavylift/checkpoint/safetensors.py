@@ -40,6 +40,11 @@ _LARGEST: Final = 2**63 - 1
 # Naming each defect takes a slow walk; a longer broken header is refused as a whole.
 _WALK_LIMIT_BYTES: Final = 16 * MIB
 
+_COLONS_A_TENSOR: Final = 4
+# The header's own brace and that of the metadata; entries of the metadata, colons in names.
+_BRACES_BESIDE: Final = 2
+_COLONS_BESIDE: Final = 200_000
+
 _Size = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
@@ -117,21 +122,25 @@ def decode_header(raw: bytes, file: str) -> tuple[HeaderTable, tuple[Defect, ...
 
     Entries that cannot be understood are left out of the table, each with a defect.
     """
+    # Counted before anything is made of them: ten million empty entries take a gigabyte.
+    braces, colons = raw.count(b"{"), raw.count(b":")
+    if braces > TENSORS_PER_FILE_LIMIT + _BRACES_BESIDE:
+        return HeaderTable(), (Defect(file=file, problem="too_many_tensors", observed=braces),)
+    if colons > _COLONS_A_TENSOR * braces + _COLONS_BESIDE:
+        return _walk(raw, file)
     try:
         metadata = _METADATA_ONLY.decode(raw).values
+        metadata_keys = 0 if metadata is None else 1 + len(metadata)
+        del metadata
         entries = _ENTRIES.decode(raw)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _walk(raw, file)
-    if len(entries) > TENSORS_PER_FILE_LIMIT:
-        return HeaderTable(), (
-            Defect(file=file, problem="too_many_tensors", observed=len(entries)),
-        )
     entries.pop(_METADATA, None)
     # A decoder keeps the last of two equal keys, silently. Every key has a colon: when there are
     # as many colons as keys that came out, nothing was given twice. A colon inside a name or in
     # the metadata is no defect, it only costs the walk.
-    keys = 4 * len(entries) + (0 if metadata is None else 1 + len(metadata))
-    if raw[:1] != b"{" or raw.count(b":") != keys:
+    keys = _COLONS_A_TENSOR * len(entries) + metadata_keys
+    if raw[:1] != b"{" or colons != keys:
         return _walk(raw, file)
     dtypes = [entry.dtype for entry in entries.values()]
     shapes = [entry.shape for entry in entries.values()]
