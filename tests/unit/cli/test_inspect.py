@@ -52,7 +52,10 @@ def test_a_known_model_is_shown_from_the_facts(run: Run) -> None:
     lines = ran.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert "Parameters: 2,779.93 B in all, 104.19 B active for a token of text" in lines
-    assert lines[0].startswith("✓ SOUND  Kimi-K3")
+    assert lines[:2] == [
+        "✓ SOUND  safetensors, from the facts; nothing was read",
+        "Kimi-K3, MXFP4 experts, bf16 rest",
+    ]
     assert lines[-1] == "next: heavylift plan kimi-k3 --on 8xMI355X"
     assert ran.err == ""
 

@@ -19,7 +19,7 @@ _LISTED_LAYERS: Final = 12
 
 def lines(found: Inspection) -> Iterator[Text | str]:
     """The screen, line by line."""
-    yield _head(found)
+    yield from _head(found)
     yield from _totals(found)
     yield ""
     yield text("inspect.stored.head")
@@ -41,14 +41,14 @@ def lines(found: Inspection) -> Iterator[Text | str]:
     yield from _defects(found)
 
 
-def _head(found: Inspection) -> Text:
-    name = found.title or found.where
+def _head(found: Inspection) -> Iterator[Text | str]:
     word, style = ("sound", "bold green") if found.sound else ("unsound", "bold red")
     glyph = glyphs()["ok" if found.sound else "fail"]
     origin = text(f"inspect.origin.{found.origin}")
-    return Text.assemble(
-        (f"{glyph} {text(f'inspect.{word}')}", style), f"  {name} · {found.file_format} · {origin}"
+    yield Text.assemble(
+        (f"{glyph} {text(f'inspect.{word}')}", style), f"  {found.file_format}, {origin}"
     )
+    yield from _wrapped(found.title or found.where, "")
 
 
 def _totals(found: Inspection) -> Iterator[str]:
