@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "keys": "keys",
     "usage": "usage",
     "demo": "demo",
+    "completion": "completion",
     "dev": "dev",
 }
 
