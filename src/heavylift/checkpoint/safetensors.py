@@ -126,16 +126,15 @@ def decode_header(raw: bytes, file: str) -> tuple[HeaderTable, tuple[Defect, ...
     braces, colons = raw.count(b"{"), raw.count(b":")
     if braces > TENSORS_PER_FILE_LIMIT + _BRACES_BESIDE:
         return HeaderTable(), (Defect(file=file, problem="too_many_tensors", observed=braces),)
-    if colons > _COLONS_A_TENSOR * braces + _COLONS_BESIDE:
+    decoded = _decode(raw, most_colons=_COLONS_A_TENSOR * braces + _COLONS_BESIDE)
+    if decoded is None:
         return _walk(raw, file)
-    try:
-        metadata = _METADATA_ONLY.decode(raw).values
-        metadata_keys = 0 if metadata is None else 1 + len(metadata)
-        del metadata
-        entries = _ENTRIES.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _walk(raw, file)
+    entries, metadata_keys = decoded
     entries.pop(_METADATA, None)
+    if len(entries) > TENSORS_PER_FILE_LIMIT:
+        return HeaderTable(), (
+            Defect(file=file, problem="too_many_tensors", observed=len(entries)),
+        )
     # A decoder keeps the last of two equal keys, silently. Every key has a colon: when there are
     # as many colons as keys that came out, nothing was given twice. A colon inside a name or in
     # the metadata is no defect, it only costs the walk.
@@ -148,6 +147,19 @@ def decode_header(raw: bytes, file: str) -> tuple[HeaderTable, tuple[Defect, ...
     if not SAFETENSORS_TYPES.keys() >= set(dtypes) or None in shapes or None in spans:
         return _walk(raw, file)
     return _table(list(entries), dtypes, shapes, spans), ()
+
+
+def _decode(raw: bytes, *, most_colons: int) -> tuple[dict[str, _Entry], int] | None:
+    """Entries by name, and the keys of the metadata with its own; None when in doubt."""
+    if raw.count(b":") > most_colons:
+        return None
+    try:
+        metadata = _METADATA_ONLY.decode(raw).values
+        metadata_keys = 0 if metadata is None else 1 + len(metadata)
+        del metadata
+        return _ENTRIES.decode(raw), metadata_keys
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _table(names: list[str], dtypes: list[Any], shapes: list[Any], spans: list[Any]) -> HeaderTable:

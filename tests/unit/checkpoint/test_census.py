@@ -258,6 +258,36 @@ def test_an_unstated_choice_of_experts_leaves_active_unknown(
     assert (found.total_params, found.active_params, found.experts) == (16, None, 4)
 
 
+def test_experts_of_an_unknown_packing_leave_active_unknown(tmp_path: Path) -> None:
+    """How many are chosen is stated; what one holds is not."""
+    tensors: Tensors = {
+        f"layers.0.mlp.experts.{n}.up_proj.weight": ("U32", (2, 2)) for n in range(4)
+    }
+    found = inspected(tmp_path, tensors, {"num_experts_per_tok": 2})
+    assert (found.active_params, found.experts_per_token) == (None, 2)
+
+
+@pytest.mark.parametrize("scales", [("U8", (5, 7)), ("U8", (0,)), ("BF16", (4, 1))])
+def test_bytes_with_scales_of_another_kind_are_unknown(
+    tmp_path: Path, scales: tuple[str, tuple[int, ...]]
+) -> None:
+    """A number of scales that no known packing has decides nothing."""
+    name = "layers.0.mlp.up_proj"
+    found = inspected(tmp_path, {f"{name}.weight": ("U8", (4, 8)), f"{name}.weight_scale": scales})
+    assert found.total_params is None
+
+
+def test_words_without_any_scale_go_by_the_configs_bits(tmp_path: Path) -> None:
+    """The group's size alone says nothing when there are no scales to count."""
+    name = "layers.0.mlp.up_proj"
+    found = inspected(
+        tmp_path,
+        {f"{name}.weight": ("U32", (4, 8)), f"{name}.scales": ("BF16", (0, 4))},
+        {"quantization": {"bits": 8, "group_size": 64}},
+    )
+    assert found.total_params == 4 * 8 * 4
+
+
 def test_scales_without_their_weight_are_counted_as_they_are(tmp_path: Path) -> None:
     """A norm that happens to be called scale is a parameter."""
     found = inspected(tmp_path, {"layers.0.norm.scale": ("F32", (8,))})

@@ -242,6 +242,8 @@ def test_one_form_of_the_weights_is_chosen() -> None:
         "Q4/m-Q4-00002-of-00002.gguf",
     ]
     assert (part.weights_bytes, part.total_bytes) == (20, 30)
+    one = select(HubId(id="a/b", part="model-1.safetensors"), listed)
+    assert [file.path for file in one.weights] == ["model-1.safetensors"]
 
 
 @pytest.mark.parametrize(
