@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-slurm check lint types imports bench bench-plan bench-stream \
 	bench-diagnose bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory \
-	speed-facts schemas recipe-docs recipe-golden test-vllm-args test-package test-ray locale clean
+	bench-checksum fuzz speed-facts schemas recipe-docs recipe-golden test-vllm-args test-package test-ray locale clean
 
 setup: $(STAMP)
 
@@ -107,6 +107,17 @@ test-vllm-args: setup
 
 locale: setup
 	$(BIN)/python -m heavylift.locale.extract
+
+# Seconds for each target; what breaks one stays in fuzz/corpus.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := safetensors_header safetensors_file index gguf_file gguf_parts config listing log command stream
+
+fuzz: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	for target in $(FUZZ_TARGETS); do $(BIN)/python fuzz/run.py $$target $(FUZZ_SECONDS) || exit 1; done
+
+bench-checksum: setup
+	$(BIN)/python benchmarks/checksum_speed.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas
