@@ -278,8 +278,6 @@ class Planning:
             aliases=(),
             memory_nameplate=measured(memory / 10**9, "GB"),
             memory_visible=measured(memory, "bytes"),
-            memory_bandwidth=measured(0.0, "TB/s"),
-            link_bandwidth=None,
             native_formats=measured("", "names"),
             node=THIS_MACHINE,
         )

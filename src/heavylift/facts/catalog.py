@@ -44,6 +44,8 @@ from heavylift.facts.schema import (
     EngineFacts,
     FamilyFacts,
     GpuFacts,
+    MemoryShareBook,
+    MemoryShareRule,
     MetricBook,
     ModelFacts,
     NodeFacts,
@@ -107,6 +109,12 @@ class Catalog:
     def node(self, identifier: str) -> NodeFacts:
         """The node type of that id."""
         return self._load(NodeFacts, f"nodes/{identifier}.toml", id=identifier)
+
+    def memory_shares(self) -> tuple[MemoryShareRule, ...]:
+        """The rules of machines whose memory processor and GPU share; none in a catalogue without."""
+        if "memory_shares" not in {path.stem for path in self.root.glob("*.toml")}:
+            return ()
+        return self._load(MemoryShareBook, "memory_shares.toml").shares
 
     def family(self, identifier: str) -> FamilyFacts:
         """The architecture family of that id, with the tensor lists of all its file formats."""
@@ -330,6 +338,7 @@ class Catalog:
             models=_collect(self.model, self.ids("models"), defects),
             books=_collect(self.recipes, self.ids("recipes"), defects),
             showcases=_collect(_anyway(self.showcase), self._showcases(), defects),
+            shares=_collect(_anyway(self.memory_shares), ("memory_shares",), defects),
         )
         self._check_books(defects)
         defects += self._command_defects()

@@ -23,6 +23,7 @@ from heavylift.facts.schema import (
     GpuFacts,
     KvDtypeRule,
     MemoryRule,
+    MemoryShareRule,
     ModelFacts,
     NodeFacts,
     RecipeBook,
@@ -55,6 +56,7 @@ class Everything:
     models: Sequence[ModelFacts]
     books: Sequence[RecipeBook]
     showcases: Sequence[Showcase]
+    shares: Sequence[Sequence[MemoryShareRule]] = ()
 
 
 def defects(everything: Everything) -> Iterator[Defect]:
@@ -131,10 +133,23 @@ def _gpu_defects(gpu: GpuFacts, everything: Everything) -> Iterator[Defect]:
             yield Defect(f"{file}: node", "node_of_another_card", f"{node.id}: {node.gpu}")
     sold = gpu.memory_nameplate.value
     shown = gpu.memory_visible.value
+    yield from _share_defects(f"{file}: memory_share", gpu, everything)
     # Some makers' nameplate "GB" are GiB, so the driver may show that much, never more. Less than
     # half is a slip of the unit (a count of MiB), not what firmware keeps back.
     if not sold * GB / 2 <= shown <= sold * GIB:
         yield Defect(f"{file}: memory_visible", "not_the_nameplate", f"{shown:,} B, {sold:g} GB")
+
+
+def _share_defects(where: str, gpu: GpuFacts, everything: Everything) -> Iterator[Defect]:
+    """A rule of shared memory must exist, and what the driver shows must be no more than it allows."""
+    if gpu.memory_share is None or not everything.shares:
+        return
+    rules = {rule.id: rule for shares in everything.shares for rule in shares}
+    rule = rules.get(gpu.memory_share)
+    if rule is None:
+        yield Defect(where, "unknown_share", gpu.memory_share)
+    elif gpu.memory_visible.value > rule.most_bytes(int(gpu.memory_nameplate.value * GIB)):
+        yield Defect(where, "more_than_shared", f"{gpu.memory_visible.value:,} B")
 
 
 # --- families and models -------------------------------------------------------------------------

@@ -7,11 +7,13 @@ from typing import Final
 
 from heavylift.errors import Scalar
 from heavylift.plan.planner import Knowledge
-from heavylift.plan.rack import count_rack
+from heavylift.plan.rack import count_rack, sold_counts
 from heavylift.records.plan import Plan, Rack
 
 SCHEMA: Final = 1
 _MOST_NODES: Final = 16
+# Beyond a few machines the next size is a step that one would buy.
+_NODES_TRIED: Final = (1, 2, 3, 4, 6, 8, 12, _MOST_NODES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,7 +22,7 @@ class CompareRow:
 
     plan: Plan
     vendor: str
-    memory_bandwidth_tb_per_s: float
+    memory_bandwidth_tb_per_s: float | None
     link_bandwidth_gb_per_s: float | None
     rack_memory_bytes_total: int
 
@@ -51,16 +53,20 @@ def row(plan: Plan, knowledge: Knowledge) -> CompareRow:
     return CompareRow(
         plan=plan,
         vendor=gpu.vendor,
-        memory_bandwidth_tb_per_s=gpu.memory_bandwidth.value,
+        memory_bandwidth_tb_per_s=(
+            None if gpu.memory_bandwidth is None else gpu.memory_bandwidth.value
+        ),
         link_bandwidth_gb_per_s=None if gpu.link_bandwidth is None else gpu.link_bandwidth.value,
         rack_memory_bytes_total=gpu.memory_visible.value * plan.rack.gpu_count,
     )
 
 
 def rack_sizes(knowledge: Knowledge, gpu: str, *, text: str | None = None) -> tuple[Rack, ...]:
-    """Racks of a card from one GPU upwards, as it is sold: parts of a machine, then whole ones."""
+    """Racks of a card from one GPU upwards, as it is sold."""
     machine = knowledge.machines[gpu]
     per_node = machine.node.gpus_per_node.value
-    counts = [size for size in (1, 2, 4, 8, 16) if size < per_node]
-    counts += [per_node * nodes for nodes in (1, 2, 3, 4, 6, 8, 12, _MOST_NODES)]
-    return tuple(count_rack(machine.gpu, machine.node, count, text=text) for count in counts)
+    return tuple(
+        count_rack(machine.gpu, machine.node, count, text=text)
+        for count in sold_counts(machine.node, _MOST_NODES)
+        if count < per_node or count // per_node in _NODES_TRIED
+    )

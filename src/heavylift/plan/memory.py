@@ -111,7 +111,7 @@ def memory(subject: Subject, layout: Layout) -> Memory:
         )
         for stage in stages(subject, layout)
     )
-    return Memory(accounts=accounts, budgets=budgets(subject), cache=cache)
+    return Memory(accounts=accounts, budgets=budgets(subject, accounts), cache=cache)
 
 
 def _measured(subject: Subject, terms: tuple[Term, ...]) -> tuple[Term, ...]:
@@ -177,8 +177,11 @@ def _sum(parts: Sequence[Part]) -> int:
     return sum(part.bytes for part in parts)
 
 
-def budgets(subject: Subject) -> tuple[Budget, ...]:
-    """The pool's budget by the engine's rule, and the driver's whole figure."""
+def budgets(subject: Subject, accounts: Sequence[Account]) -> tuple[Budget, ...]:
+    """The pool's budget by the engine's rule, and the driver's whole figure.
+
+    A fraction of what is free after load is taken of the stage that leaves least.
+    """
     visible = subject.gpu.memory_visible.value
     rule = subject.scope.first(subject.engine.budgets)
     everything = Budget(
@@ -192,12 +195,16 @@ def budgets(subject: Subject) -> tuple[Budget, ...]:
     if rule is None or rule.base == "none" or subject.gpu_memory_utilization is None:
         return (everything,)
     fraction = subject.gpu_memory_utilization
+    base = visible
+    if rule.base == "free_after_load":
+        loaded = set(Segment) - set(rule.inside)
+        base -= max(account.only(loaded).known_bytes for account in accounts)
     pool = Budget(
         name=rule.fraction_flag,
         fraction=fraction,
         base=rule.base,
         # Free memory before load is not known here; the driver's whole figure bounds it from above.
-        bytes=int(visible * fraction),
+        bytes=max(0, int(base * fraction)),
         inside=rule.inside,
         source=rule.source,
     )

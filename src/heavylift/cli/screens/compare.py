@@ -60,7 +60,7 @@ def _cells(row: CompareRow) -> list[str]:
         format_gib(plan.per_gpu.known_total_bytes, 1),
         format_gib(plan.per_gpu.budget_bytes, 1),
         format_gib(plan.per_gpu.headroom_bytes, 1),
-        f"{row.memory_bandwidth_tb_per_s:g}",
+        "?" if row.memory_bandwidth_tb_per_s is None else f"{row.memory_bandwidth_tb_per_s:g}",
         "?" if link is None else f"{link:g}",
         status(plan.support).split(" ", maxsplit=1)[0],
     ]
