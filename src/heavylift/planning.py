@@ -34,9 +34,10 @@ from heavylift.facts.schema import (
 from heavylift.plan import compare as comparing
 from heavylift.plan.fixes import fixes
 from heavylift.plan.planner import Knowledge, Machine, best_plan, with_receipt
+from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
 from heavylift.plan.rack import parse_rack, resolve_rack
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
-from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
+from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack, SmallerRack
 from heavylift.records.receipt import Receipt
 from heavylift.units import MIB
 
@@ -229,19 +230,28 @@ class Planning:
     ) -> Plan:
         found: Plan | None = None
         failed: HeavyliftError | None = None
-        for size in comparing.rack_sizes(knowledge, gpu.id, text=gpu.title):
-            rack = replace(size, reading="smallest_count")
+        smaller: list[SmallerRack] = []
+        sizes = comparing.rack_sizes(knowledge, gpu.id, text=gpu.title)
+        for size in sizes:
+            request = build(replace(size, reading="smallest_count"))
             try:
-                found = best_plan(build(rack), knowledge)
+                hopeless = None if size is sizes[-1] else too_small(request, knowledge)
+                if hopeless is not None:
+                    smaller.append(hopeless)
+                    continue
+                found = best_plan(request, knowledge)
             except HeavyliftError as error:
                 # A count at which no layout exists is passed over; the next may have one.
+                smaller.append(refused_rack(request, error, gpu))
                 failed = error
                 continue
             if found.capacity_verdict is not Capacity.DOES_NOT_FIT:
-                return found
+                break
+            smaller.append(smaller_rack(found))
         if found is None:
             raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
-        return found
+        below = tuple(each for each in smaller if each.gpus < found.rack.gpu_count)
+        return replace(found, smaller=below)
 
     # --- loading ---------------------------------------------------------------------------------
 

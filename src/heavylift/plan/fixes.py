@@ -8,7 +8,7 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.plan.command import plan_command
-from heavylift.plan.planner import Knowledge, Machine, best_plan
+from heavylift.plan.planner import Knowledge, Machine, best_plan, cannot_hold_any
 from heavylift.plan.rack import count_rack, sold_counts
 from heavylift.records.plan import Capacity, Fix, Plan, PlanRequest, PlanVerdict, Status
 
@@ -69,6 +69,8 @@ def _smallest_cards(
 def _tried(change: _Change, knowledge: Knowledge, before: Plan) -> list[Fix]:
     """The change planned again: kept when its bytes fit and its verdict is better."""
     try:
+        if cannot_hold_any(change.request, knowledge):
+            return []
         after = best_plan(change.request, knowledge)
     except HeavyliftError:
         # The engine refuses the change (no such dtype, no layout): it is no way out.
@@ -200,7 +202,9 @@ def _other_card(request: PlanRequest, knowledge: Knowledge, vendor: str) -> Iter
 
 def _divides(machine: Machine, count: int) -> bool:
     per_node = machine.node.gpus_per_node.value
-    return count <= per_node or count % per_node == 0
+    most = machine.node.most_nodes
+    joined = most is None or count <= per_node * most.value
+    return joined and (count <= per_node or count % per_node == 0)
 
 
 def _on(request: PlanRequest, machine: Machine, count: int) -> PlanRequest:

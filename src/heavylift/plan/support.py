@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from heavylift.facts.schema import RecipeFacts
+from heavylift.facts.schema import EngineSupportRule, RecipeFacts
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Rack, Status, Support
 
@@ -72,13 +72,28 @@ def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
     """Recipes of the subject's engine that speak of it: of its variant, and not of one half of a
     service whose prefill and decode are split.
     """
-    return [
-        recipe
-        for recipe in subject.knowledge.book.recipes
-        if recipe.engine == subject.engine.id
-        and recipe.phase is None
-        and recipe.variant in (None, subject.variant.id)
-    ]
+    return subject.knowledge.remembered(
+        ("recipes", subject.engine.id, subject.variant.id),
+        lambda: [
+            recipe
+            for recipe in subject.knowledge.book.recipes
+            if recipe.engine == subject.engine.id
+            and recipe.phase is None
+            and recipe.variant in (None, subject.variant.id)
+        ],
+    )
+
+
+def refusing_rule(subject: Subject) -> EngineSupportRule | None:
+    """The engine's own word that it does not run this model on this card, whatever the layout: where
+    nobody published a run of it to the contrary.
+    """
+    rule = subject.scope.first(subject.engine.support)
+    if rule is None or Status(rule.status) in (*_POSITIVE, Status.UNKNOWN):
+        return None
+    if any(subject.gpu.id in recipe.gpu_ids for recipe in whole_service_recipes(subject)):
+        return None
+    return rule
 
 
 def publication_rank(subject: Subject, layout: Layout) -> int:

@@ -90,14 +90,11 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
     if inventory is None:
         return (_published_size(subject, layout, stage),)
     experts = expert_split(subject, layout)
-    overrides = _overrides(subject, layout)
     parts = []
-    for group in inventory.groups:
-        copies = _copies(subject, group, stage)
+    for share, copies in zip(_shares(subject, layout), _all_copies(subject, stage), strict=True):
         if copies == 0:
             continue
-        shard = overrides.get(group.role, group.shard)
-        each, rule = _on_rank(subject, group, shard, layout, experts)
+        group, each, rule = share.group, share.bytes_each, share.rule
         tensors = copies * group.per_layer
         if group.shard == "expert" and group.per_layer > 1 and experts is not None:
             tensors = copies * group.per_layer * experts.experts // subject.dims["experts"]
@@ -113,6 +110,60 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
             )
         )
     return tuple(parts)
+
+
+def stage_bytes(subject: Subject, layout: Layout, stage: Stage) -> tuple[int, int]:
+    """What `stage_parts` come to, in bytes, and how many they are: without writing them out."""
+    if subject.inventory is None:
+        return _published_size(subject, layout, stage).bytes, 1
+    copies = _all_copies(subject, stage)
+    shares = _shares(subject, layout)
+    total = sum(count * share.bytes_each for count, share in zip(copies, shares, strict=True))
+    return total, len(copies) - copies.count(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """One layer's share of a group on a rank."""
+
+    group: TensorGroup
+    bytes_each: int
+    rule: Split
+
+
+def _shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
+    """Every group's share. Of pipeline stages it only matters whether there are several."""
+    alike = (
+        layout.tensor_parallel_size,
+        min(2, layout.pipeline_parallel_size),
+        layout.data_parallel_size,
+        layout.expert_parallel_size,
+    )
+    return subject.knowledge.remembered(
+        ("shares", subject.weights_key, alike), lambda: _make_shares(subject, layout)
+    )
+
+
+def _make_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
+    experts = expert_split(subject, layout)
+    overrides = _overrides(subject, layout)
+    groups = () if subject.inventory is None else subject.inventory.groups
+    return tuple(
+        _Share(
+            group,
+            *_on_rank(subject, group, overrides.get(group.role, group.shard), layout, experts),
+        )
+        for group in groups
+    )
+
+
+def _all_copies(subject: Subject, stage: Stage) -> tuple[int, ...]:
+    """How many of every group's layers lie on a stage."""
+    groups = () if subject.inventory is None else subject.inventory.groups
+    return subject.knowledge.remembered(
+        ("copies", subject.weights_key, stage),
+        lambda: tuple(_copies(subject, group, stage) for group in groups),
+    )
 
 
 def is_sequence_parallel(subject: Subject, layout: Layout) -> bool:

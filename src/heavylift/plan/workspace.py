@@ -20,8 +20,10 @@ _KINDS = {
 }
 
 
-def memory_terms(subject: Subject, layout: Layout, stage: Stage) -> tuple[Term, ...]:
-    """A term per memory rule that holds; of rules with one id, the first.
+def memory_terms(
+    subject: Subject, layout: Layout, stage: Stage, *, written: bool = False
+) -> tuple[Term, ...]:
+    """A term per memory rule that holds; of rules with one id, the first. `written`: with its formula.
 
     Rules are expressions over the model's dimensions, the workload, the layout and the stage (see
     `_names`); one that needs a setting nobody stated is `unknown`, with no upper bound.
@@ -30,11 +32,11 @@ def memory_terms(subject: Subject, layout: Layout, stage: Stage) -> tuple[Term, 
     taken: dict[str, Term] = {}
     for rule in subject.scope.all(subject.engine.memory):
         if rule.id not in taken:
-            taken[rule.id] = _term(rule, names)
+            taken[rule.id] = _term(rule, names, written=written)
     return tuple(taken.values())
 
 
-def _term(rule: MemoryRule, names: dict[str, int]) -> Term:
+def _term(rule: MemoryRule, names: dict[str, int], *, written: bool) -> Term:
     segment = Segment(rule.segment)
     needed = expressions.names(rule.low) | expressions.names(rule.high or 0)
     stated = needed <= names.keys()
@@ -45,7 +47,7 @@ def _term(rule: MemoryRule, names: dict[str, int]) -> Term:
         segment=segment,
         kind=Kind.UNKNOWN if high is None else _KINDS[rule.kind],
         bytes=Interval(low=low, high=high),
-        formula=_formula(rule.high, names),
+        formula=_formula(rule.high, names) if written else "",
         source=rule.source,
         note=rule.note,
     )

@@ -319,6 +319,38 @@ class Rejected:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EngineChoice:
+    """What one engine makes of the request: its best layout, and what is known of it.
+
+    No layout = its own release says that it does not run here, so none was looked for.
+    """
+
+    engine: str
+    title: str
+    version: str
+    layout: Layout | None
+    verdict: PlanVerdict
+    support: Support
+    headroom_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SmallerRack:
+    """A smaller count of the same card that does not hold the model.
+
+    `weights_alone`: it was not searched, because the weights alone are more than the cards show;
+    `need_bytes` is then the least weights of one GPU, else what the best layout needs.
+    """
+
+    rack: str
+    gpus: int
+    need_bytes: int
+    have_bytes: int
+    weights_alone: bool
+    code: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HostNeeds:
     """What the host must offer. None = not known. Bytes to load are read once per node or rank
     group, as the engine does.
@@ -350,6 +382,9 @@ class Totals:
 class Plan:
     """The whole answer. `verdict` is the first that applies of does_not_fit, unsupported or
     broken, unknown, tight, fits.
+
+    `engines`: every engine that was asked, where none was named, the taken one among them.
+    `smaller`: where only a card was named, the counts below the one taken.
     """
 
     request: PlanRequest
@@ -395,4 +430,6 @@ class Plan:
     checkpoint_bytes: int
     checkpoint_tensors: int | None
     receipt: str | None = None
+    engines: tuple[EngineChoice, ...] = ()
+    smaller: tuple[SmallerRack, ...] = ()
     schema: int = SCHEMA
