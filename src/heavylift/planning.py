@@ -33,7 +33,7 @@ from heavylift.facts.schema import (
 )
 from heavylift.plan import compare as comparing
 from heavylift.plan.fixes import fixes
-from heavylift.plan.planner import Knowledge, Machine, best_plan, with_receipt
+from heavylift.plan.planner import Choice, Knowledge, Machine, best_plan, choose, subjects, with_receipt
 from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
 from heavylift.plan.rack import parse_rack, resolve_rack
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
@@ -228,30 +228,32 @@ class Planning:
         knowledge: Knowledge,
         gpu: GpuFacts,
     ) -> Plan:
-        found: Plan | None = None
+        found: Choice | None = None
         failed: HeavyliftError | None = None
         smaller: list[SmallerRack] = []
         sizes = comparing.rack_sizes(knowledge, gpu.id, text=gpu.title)
         for size in sizes:
             request = build(replace(size, reading="smallest_count"))
             try:
-                hopeless = None if size is sizes[-1] else too_small(request, knowledge)
+                asked = subjects(request, knowledge)
+                hopeless = None if size is sizes[-1] else too_small(request, asked)
                 if hopeless is not None:
                     smaller.append(hopeless)
                     continue
-                found = best_plan(request, knowledge)
+                found = choose(request, knowledge, asked)
             except HeavyliftError as error:
                 # A count at which no layout exists is passed over; the next may have one.
                 smaller.append(refused_rack(request, error, gpu))
                 failed = error
                 continue
-            if found.capacity_verdict is not Capacity.DOES_NOT_FIT:
+            if found.best.fits is not Capacity.DOES_NOT_FIT:
                 break
-            smaller.append(smaller_rack(found))
+            smaller.append(smaller_rack(found.best))
         if found is None:
             raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
-        below = tuple(each for each in smaller if each.gpus < found.rack.gpu_count)
-        return replace(found, smaller=below)
+        plan = found.plan()
+        below = tuple(each for each in smaller if each.gpus < plan.rack.gpu_count)
+        return replace(plan, smaller=below)
 
     # --- loading ---------------------------------------------------------------------------------
 

@@ -91,6 +91,7 @@ class Catalog:
         self.root = root
         self._tables: dict[str, dict[str, Any]] = {}
         self._records: dict[str, Any] = {}
+        self._ids: dict[str, tuple[str, ...]] = {}
 
     # --- what is asked for -----------------------------------------------------------------------
 
@@ -239,6 +240,11 @@ class Catalog:
 
     def ids(self, kind: str) -> tuple[str, ...]:
         """The ids of a kind of facts (`models`, `gpus`, `engines`, …), in alphabetical order."""
+        if kind not in self._ids:
+            self._ids[kind] = self._list(kind)
+        return self._ids[kind]
+
+    def _list(self, kind: str) -> tuple[str, ...]:
         if kind == "families":
             found = [path.parent.name for path in self.root.glob("families/*/architecture.toml")]
         else:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from heavylift.plan.cache import state_parts_of, token_parts
 from heavylift.plan.capacity import capacity, most_kv_tokens
 from heavylift.plan.memory import Memory, capacity_verdict, limits, memory, stage_rows, written_terms
 from heavylift.plan.notes import notes
-from heavylift.plan.stages import stages
 from heavylift.plan.subject import Subject
 from heavylift.plan.support import ran_as_published, support
-from heavylift.plan.weights import stage_bytes
+from heavylift.plan.weights import least_stage_bytes
 from heavylift.records.plan import (
     Capacity,
     HostNeeds,
@@ -33,6 +33,7 @@ from heavylift.records.ranges import Interval
 class Candidate:
     """A layout weighed: enough to put it in its place among others, without writing its plan.
 
+    `is_hope`: its memory was not looked at, and the verdict is the best it can have.
     `weights_alone`: nothing but the weights was looked at, because they are more than the card shows.
     """
 
@@ -42,6 +43,7 @@ class Candidate:
     support: Support
     verdict: PlanVerdict
     weights_alone: int | None = None
+    is_hope: bool = False
 
     @cached_property
     def memory(self) -> Memory:
@@ -51,6 +53,8 @@ class Candidate:
     @cached_property
     def kv_tokens(self) -> int:
         """Tokens that the pool holds at most."""
+        if self.is_hope:
+            return _WITHOUT_END
         return 0 if self.weights_alone else most_kv_tokens(self.layout, self.memory)
 
     @cached_property
@@ -80,13 +84,25 @@ def candidate(subject: Subject, layout: Layout) -> Candidate:
     return found
 
 
+def hoped(subject: Subject, layout: Layout) -> Candidate:
+    """The best that a layout could turn out to be, before its memory is looked at."""
+    known = support(subject, layout)
+    return Candidate(
+        subject=subject,
+        layout=layout,
+        fits=Capacity.FITS,
+        support=known,
+        verdict=_verdict(subject, layout, Capacity.FITS, known),
+        is_hope=True,
+    )
+
+
 def hopeless(subject: Subject, layout: Layout) -> Candidate | None:
     """The candidate of a layout whose weights alone are more than the card shows; None for others,
     and for one whose source says that it ran all the same.
     """
     weights = subject.knowledge.remembered(
-        ("heaviest", subject.weights_key, layout),
-        lambda: max(stage_bytes(subject, layout, each)[0] for each in stages(subject, layout)),
+        ("least", subject.weights_key, layout), lambda: least_stage_bytes(subject, layout)
     )
     visible = subject.gpu.memory_visible.value
     if weights <= visible or subject.receipt is not None or ran_as_published(subject, layout):
@@ -99,6 +115,10 @@ def hopeless(subject: Subject, layout: Layout) -> Candidate | None:
         verdict=PlanVerdict.DOES_NOT_FIT,
         weights_alone=weights,
     )
+
+
+# More room than any pool has.
+_WITHOUT_END: Final = 2**62
 
 
 def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from heavylift.plan.arithmetic import ceil_div
-from heavylift.plan.stages import stages
 from heavylift.plan.subject import Subject
-from heavylift.plan.weights import stage_bytes
+from heavylift.plan.weights import least_stage_bytes
 from heavylift.records.plan import Layout
-
-_ONE_RANK: Final = Layout()
-
 
 def least_weights_bytes(subject: Subject) -> int:
     """The least weights that some GPU of the rack must hold: every tensor lies on one at least.
@@ -19,10 +13,7 @@ def least_weights_bytes(subject: Subject) -> int:
     Formula: what a single rank would hold / GPUs. Copies and padding of wider layouts only add.
     """
     whole = subject.knowledge.remembered(
-        ("one_rank", subject.weights_key),
-        lambda: sum(
-            stage_bytes(subject, _ONE_RANK, stage)[0] for stage in stages(subject, _ONE_RANK)
-        ),
+        ("one_rank", subject.weights_key), lambda: least_stage_bytes(subject, Layout())
     )
     return ceil_div(whole, subject.rack.gpu_count)
 

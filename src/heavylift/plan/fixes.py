@@ -8,7 +8,7 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.plan.command import plan_command
-from heavylift.plan.planner import Knowledge, Machine, best_plan, cannot_hold_any
+from heavylift.plan.planner import Knowledge, Machine, best_plan, none_can_hold, subjects
 from heavylift.plan.rack import count_rack, sold_counts
 from heavylift.records.plan import Capacity, Fix, Plan, PlanRequest, PlanVerdict, Status
 
@@ -69,9 +69,10 @@ def _smallest_cards(
 def _tried(change: _Change, knowledge: Knowledge, before: Plan) -> list[Fix]:
     """The change planned again: kept when its bytes fit and its verdict is better."""
     try:
-        if cannot_hold_any(change.request, knowledge):
+        found = subjects(change.request, knowledge)
+        if none_can_hold(found):
             return []
-        after = best_plan(change.request, knowledge)
+        after = best_plan(change.request, knowledge, found)
     except HeavyliftError:
         # The engine refuses the change (no such dtype, no layout): it is no way out.
         return []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import EngineFacts, GpuFacts, NodeFacts
-from heavylift.plan.assemble import Candidate, candidate, hopeless, plan_candidate, plan_layout
+from heavylift.plan.assemble import Candidate, candidate, hoped, hopeless, plan_candidate, plan_layout
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, refusal
@@ -97,29 +97,35 @@ def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
     return ranked(subject, request.layout_constraints).plan(request)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The layouts of one subject, the best first, and those the engine refuses."""
+    """The layouts of one subject: the best, those it was found among, and those the engine refuses."""
 
-    weighed: tuple[Candidate, ...]
+    best: Candidate
+    allowed: tuple[Layout, ...]
+    weighed: Mapping[Layout, Candidate]
     refused: tuple[Rejected, ...]
-
-    @property
-    def best(self) -> Candidate:
-        """The one that is taken."""
-        return self.weighed[0]
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan of the best, with every other layout and why it lost."""
-        lost = tuple(_lost(other, self.best) for other in self.weighed[1:])
+        subject = self.best.subject
+        others = [
+            self.weighed.get(layout) or hopeless(subject, layout) or candidate(subject, layout)
+            for layout in self.allowed
+            if layout != self.best.layout
+        ]
+        others.sort(key=_place)
+        lost = tuple(_lost(other, self.best) for other in others)
         return replace(plan_candidate(self.best, request), rejected=lost + self.refused)
 
 
 def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
-    """Every layout of a subject in its order.
+    """The best layout of a subject.
 
-    Where something holds the weights, layouts that do not hold even those are not looked at
-    further. Raises PLAN030 and PLAN032 as `best_on_engine` does.
+    Layouts are weighed in the order they would have if each held the model with room to spare; once
+    one is found that comes before what the others could be at best, the others are left. Those that
+    do not hold even the weights are not looked at further where another does. Raises PLAN030 and
+    PLAN032 as `best_on_engine` does.
     """
     refused: list[Rejected] = []
     allowed: list[Layout] = []
@@ -131,16 +137,31 @@ def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
             allowed.append(layout)
     if not allowed:
         raise _no_layout(subject, refused)
-    hopeless_ones = [hopeless(subject, layout) for layout in allowed]
-    if all(hopeless_ones):
-        weighed = [candidate(subject, layout) for layout in allowed]
-    else:
-        weighed = [
-            found or candidate(subject, layout)
-            for layout, found in zip(allowed, hopeless_ones, strict=True)
-        ]
-    weighed.sort(key=lambda each: [value for _, value in _order(each)])
-    return Ranking(weighed=tuple(weighed), refused=tuple(refused))
+    weighed: dict[Layout, Candidate] = {}
+    best: tuple[list[int], int] | None = None
+    hopes = sorted((_place(hoped(subject, each)), at) for at, each in enumerate(allowed))
+    for hope, at in hopes:
+        if best is not None and best <= (hope, at):
+            break
+        layout = allowed[at]
+        weighed[layout] = hopeless(subject, layout) or candidate(subject, layout)
+        place = (_place(weighed[layout]), at)
+        best = place if best is None else min(best, place)
+    if all(each.weights_alone is not None for each in weighed.values()):
+        weighed = {layout: candidate(subject, layout) for layout in allowed}
+        best = min((_place(each), at) for at, each in enumerate(weighed.values()))
+    if best is None:
+        raise TypeError(allowed)
+    return Ranking(
+        best=weighed[allowed[best[1]]],
+        allowed=tuple(allowed),
+        weighed=weighed,
+        refused=tuple(refused),
+    )
+
+
+def _place(found: Candidate) -> list[int]:
+    return [value for _, value in _order(found)]
 
 
 def _refused(layout: Layout, no: Refusal) -> Rejected:
@@ -191,18 +212,59 @@ def _no_layout(subject: Subject, refused: list[Rejected]) -> HeavyliftError:
     )
 
 
-def best_plan(request: PlanRequest, knowledge: Knowledge) -> Plan:
+Found = Sequence[Subject | HeavyliftError]
+"""A request on each engine that may take it, or the error with which one does not."""
+
+
+def best_plan(request: PlanRequest, knowledge: Knowledge, found: Found | None = None) -> Plan:
     """The best plan for a request: over the engines when none is named, and over layouts.
+
+    `found` is what `subjects` gives for the request, where it is at hand. Raises what `choose`
+    raises.
+    """
+    return choose(request, knowledge, found).plan()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What was chosen of the engines asked, the best first, and those that refuse the request."""
+
+    request: PlanRequest
+    rankings: tuple[Ranking, ...]
+    refusing: tuple[Subject, ...]
+
+    @property
+    def best(self) -> Candidate:
+        """The layout that is taken."""
+        return self._taken.best
+
+    @property
+    def _taken(self) -> Ranking:
+        # Room on an engine that does not run here is no answer where another says what is missing.
+        runs = (each for each in self.rankings if each.best.support.status not in _REFUSED)
+        return next(runs, self.rankings[0])
+
+    def plan(self) -> Plan:
+        """The plan of the best, with what became of the other engines where none was named."""
+        plan = self._taken.plan(self.request)
+        if self.request.engine is not None:
+            return plan
+        choices = [_choice(each.best) for each in self.rankings]
+        return replace(plan, engines=(*choices, *map(_refusal_of, self.refusing)))
+
+
+def choose(request: PlanRequest, knowledge: Knowledge, found: Found | None = None) -> Choice:
+    """The engines and layouts of a request in their order, without a plan of any.
 
     Raises what `resolve` raises; with several engines, an engine that cannot take the request is
     passed over and the error is raised only when none can.
     """
     failed: HeavyliftError | None = None
     rankings: list[Ranking] = []
-    found = list(subjects(request, knowledge))
-    refused = [each for each in found if isinstance(each, Subject) and refusing_rule(each)]
+    found = subjects(request, knowledge) if found is None else found
+    refusing = [each for each in found if isinstance(each, Subject) and refusing_rule(each)]
     # An engine that does not run here is searched only where every one says so.
-    skipped = refused if len(refused) < len(found) else []
+    skipped = refusing if len(refusing) < len(found) else []
     for subject in found:
         if isinstance(subject, HeavyliftError):
             failed = failed or subject
@@ -219,42 +281,27 @@ def best_plan(request: PlanRequest, knowledge: Knowledge) -> Plan:
         raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
     # Equal plans keep the order of the engines: that of the model's own list.
     rankings.sort(key=lambda each: _engine_order(each.best))
-    plan = _not_refused(rankings)[0].plan(request)
-    if request.engine is not None:
-        return plan
-    choices = [_choice(each.best) for each in rankings]
-    return replace(plan, engines=(*choices, *map(_refusal_of, skipped)))
+    return Choice(request=request, rankings=tuple(rankings), refusing=tuple(skipped))
 
 
-def subjects(
-    request: PlanRequest, knowledge: Knowledge
-) -> Iterator[Subject | HeavyliftError]:
-    """The request on each engine that may take it, or the error with which one does not.
-
-    With an engine named the error is raised.
-    """
+def subjects(request: PlanRequest, knowledge: Knowledge) -> Found:
+    """The request on each engine that may take it. With an engine named its error is raised."""
     machine = knowledge.machines[request.rack.gpu]
+    found: list[Subject | HeavyliftError] = []
     for engine in _engines(request, knowledge, machine.gpu):
         try:
-            yield resolve(request, knowledge.model, engine, machine.gpu, machine.node)
+            found.append(resolve(request, knowledge.model, engine, machine.gpu, machine.node))
         except HeavyliftError as error:
             if request.engine is not None:
                 raise
-            yield error
+            found.append(error)
+    return found
 
 
-def cannot_hold_any(request: PlanRequest, knowledge: Knowledge) -> bool:
+def none_can_hold(found: Found) -> bool:
     """True when on no engine the weights alone would fit, so that nothing needs to be searched."""
-    taken = [each for each in subjects(request, knowledge) if isinstance(each, Subject)]
+    taken = [each for each in found if isinstance(each, Subject)]
     return bool(taken) and all(map(cannot_hold, taken))
-
-
-def _not_refused(rankings: list[Ranking]) -> list[Ranking]:
-    """Those of engines that do not refuse this card or model; all, when every one does.
-
-    Room on an engine that does not run here is no answer where another says how much is missing.
-    """
-    return [each for each in rankings if each.best.support.status not in _REFUSED] or rankings
 
 
 def _refusal_of(subject: Subject) -> EngineChoice:

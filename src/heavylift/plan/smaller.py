@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import GpuFacts
-from heavylift.plan.bounds import cannot_hold, least_weights_bytes
-from heavylift.plan.planner import Knowledge, subjects
+from heavylift.plan.assemble import Candidate
+from heavylift.plan.bounds import least_weights_bytes
+from heavylift.plan.memory import limits
+from heavylift.plan.planner import Found, none_can_hold
 from heavylift.plan.subject import Subject
-from heavylift.records.plan import Plan, PlanRequest, SmallerRack
+from heavylift.records.plan import PlanRequest, SmallerRack
 
 
-def too_small(request: PlanRequest, knowledge: Knowledge) -> SmallerRack | None:
-    """A rack on which the weights alone are too much on every engine; None where that is not so.
-
-    Raises what `resolve` raises when an engine is named.
-    """
-    taken = [each for each in subjects(request, knowledge) if isinstance(each, Subject)]
-    if not taken or not all(map(cannot_hold, taken)):
+def too_small(request: PlanRequest, found: Found) -> SmallerRack | None:
+    """A rack on which the weights alone are too much on every engine; None where that is not so."""
+    if not none_can_hold(found):
         return None
+    taken = [each for each in found if isinstance(each, Subject)]
     return SmallerRack(
         rack=request.rack.label,
         gpus=request.rack.gpu_count,
@@ -27,12 +26,12 @@ def too_small(request: PlanRequest, knowledge: Knowledge) -> SmallerRack | None:
     )
 
 
-def smaller_rack(plan: Plan) -> SmallerRack:
-    """A rack whose best plan does not fit: the limit that is missed by most."""
-    limit = max(plan.limits, key=lambda each: each.short_bytes)
+def smaller_rack(best: Candidate) -> SmallerRack:
+    """A rack whose best layout does not fit: the limit that is missed by most."""
+    limit = max(limits(best.memory), key=lambda each: each.short_bytes)
     return SmallerRack(
-        rack=plan.rack.label,
-        gpus=plan.rack.gpu_count,
+        rack=best.subject.rack.label,
+        gpus=best.subject.rack.gpu_count,
         need_bytes=limit.need_bytes,
         have_bytes=limit.have_bytes,
         weights_alone=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from heavylift.facts.schema import EngineSupportRule, RecipeFacts
@@ -100,13 +101,19 @@ def publication_rank(subject: Subject, layout: Layout) -> int:
     """0 = this layout was published for this card, 1 = for another with as many to a machine, 2 =
     for none. What suits trays of four says nothing of machines of eight.
     """
-    ranks = [
-        0 if subject.gpu.id in recipe.gpu_ids else 1
-        for recipe in whole_service_recipes(subject)
-        if is_layout_of(recipe, layout, None)
-        and (subject.gpu.id in recipe.gpu_ids or _per_machine(recipe) == subject.rack.gpus_per_node)
-    ]
-    return min(ranks, default=UNPUBLISHED)
+    here = (subject.gpu.id, subject.rack.gpus_per_node)
+    return subject.knowledge.remembered(
+        ("published", subject.engine.id, subject.variant.id, here, layout),
+        lambda: min(_publication_ranks(subject, layout), default=UNPUBLISHED),
+    )
+
+
+def _publication_ranks(subject: Subject, layout: Layout) -> Iterator[int]:
+    for recipe in whole_service_recipes(subject):
+        named = subject.gpu.id in recipe.gpu_ids
+        alike = named or _per_machine(recipe) == subject.rack.gpus_per_node
+        if alike and is_layout_of(recipe, layout, None):
+            yield 0 if named else 1
 
 
 def _per_machine(recipe: RecipeFacts) -> int | None:

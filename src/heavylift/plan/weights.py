@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from heavylift.checkpoint.inventory import TensorGroup
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.arithmetic import ceil_div
-from heavylift.plan.stages import Stage
+from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
 
@@ -122,6 +122,17 @@ def stage_bytes(subject: Subject, layout: Layout, stage: Stage) -> tuple[int, in
     return total, len(copies) - copies.count(0)
 
 
+def least_stage_bytes(subject: Subject, layout: Layout) -> int:
+    """The least that the heaviest stage of a layout holds: all its weights, dealt evenly."""
+    if subject.inventory is None:
+        return ceil_div(subject.variant.bytes_total or 0, layout.pipeline_parallel_size)
+    (whole,) = stages(subject, Layout())
+    copies = _all_copies(subject, whole)
+    shares = _shares(subject, layout)
+    total = sum(count * share.bytes_each for count, share in zip(copies, shares, strict=True))
+    return ceil_div(total, layout.pipeline_parallel_size)
+
+
 @dataclass(frozen=True, slots=True)
 class _Share:
     """One layer's share of a group on a rank."""
@@ -132,28 +143,33 @@ class _Share:
 
 
 def _shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
-    """Every group's share. Of pipeline stages it only matters whether there are several."""
-    alike = (
-        layout.tensor_parallel_size,
-        min(2, layout.pipeline_parallel_size),
-        layout.data_parallel_size,
-        layout.expert_parallel_size,
-    )
-    return subject.knowledge.remembered(
-        ("shares", subject.weights_key, alike), lambda: _make_shares(subject, layout)
-    )
+    """Every group's share: what it depends on is the tensor size, how experts are split, and which
+    roles the engine treats otherwise.
+    """
+    layout_key = ("shares of", subject.weights_key, layout.without_stages)
+    return subject.knowledge.remembered(layout_key, lambda: _alike_shares(subject, layout))
 
 
-def _make_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
+def _alike_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
     experts = expert_split(subject, layout)
     overrides = _overrides(subject, layout)
     groups = () if subject.inventory is None else subject.inventory.groups
-    return tuple(
-        _Share(
-            group,
-            *_on_rank(subject, group, overrides.get(group.role, group.shard), layout, experts),
-        )
-        for group in groups
+    key = (
+        "shares",
+        subject.weights_key,
+        layout.tensor_parallel_size,
+        experts,
+        tuple(overrides.items()),
+    )
+    return subject.knowledge.remembered(
+        key,
+        lambda: tuple(
+            _Share(
+                group,
+                *_on_rank(subject, group, overrides.get(group.role, group.shard), layout, experts),
+            )
+            for group in groups
+        ),
     )
 
 

@@ -97,6 +97,18 @@ class Layout:
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
 
     @property
+    def without_stages(self) -> tuple[int, int, int, bool]:
+        """Tensor, data and expert sizes, and whether there are pipeline stages: what decides how one
+        layer's weights meet the ranks.
+        """
+        return (
+            self.tensor_parallel_size,
+            self.data_parallel_size,
+            self.expert_parallel_size,
+            self.pipeline_parallel_size > 1,
+        )
+
+    @property
     def label(self) -> str:
         """Short form for tables: `tp8·pp2`, `tp16·ep16`."""
         parts = [f"tp{self.tensor_parallel_size}"]
