@@ -28,17 +28,32 @@ from heavylift.facts.schema import (
     FactKind,
     FamilyFacts,
     GpuFacts,
+    MemoryShareRule,
     ModelFacts,
     NodeFacts,
 )
 from heavylift.plan import compare as comparing
+from heavylift.plan.fit import capability, fit_model
 from heavylift.plan.fixes import fixes
-from heavylift.plan.planner import Choice, Knowledge, Machine, best_plan, choose, subjects, with_receipt
+from heavylift.plan.have import Have, of_rack, parse_have
+from heavylift.plan.planner import (
+    Choice,
+    Knowledge,
+    Machine,
+    best_plan,
+    choose,
+    subjects,
+    with_receipt,
+)
+from heavylift.plan.rack import count_rack, parse_rack, resolve_rack
 from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
-from heavylift.plan.rack import parse_rack, resolve_rack
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
+from heavylift.plan.thumb import rules_of_thumb
+from heavylift.plan.variants import variant_table
+from heavylift.records.fit import FitList, FitMiss, FitRow
 from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack, SmallerRack
 from heavylift.records.receipt import Receipt
+from heavylift.records.variants import VariantTable
 from heavylift.units import MIB
 
 THIS_MACHINE: Final = "this-machine"
@@ -186,6 +201,98 @@ class Planning:
         if not with_fixes:
             return found
         return replace(found, fixes=fixes(found, knowledge))
+
+    def have(self, text: str) -> Have:
+        """What somebody has: sizes as they are said (`512GB-mac`), or a rack of the catalogue.
+
+        Raises PLAN006 for a machine of an unknown kind, PLAN007 for a card without a count, and
+        what `rack` raises.
+        """
+        said = parse_have(text, self.catalog.memory_shares(), datetime.now(UTC).date())
+        if said is not None:
+            return said
+        gpu, rack = self.rack(text)
+        if rack is None:
+            raise HeavyliftError("PLAN007", {"text": text, "gpu": gpu.title})
+        return of_rack(text, rack, self._machines[gpu.id], self._share(gpu))
+
+    def _share(self, gpu: GpuFacts) -> MemoryShareRule | None:
+        shares = {share.id: share for share in self.catalog.memory_shares()}
+        return None if gpu.memory_share is None else shares.get(gpu.memory_share)
+
+    def variants(self, model: str, have: Have | None = None) -> VariantTable:
+        """The published forms of a model of the catalogue, against what somebody has."""
+        knowledge = self.knowledge(model)
+        catalogued = replace(knowledge, machines=Loaded(self.catalog.ids("gpus"), self._machine))
+        book = self.catalog.variant_reports(knowledge.model.model.id)
+        return variant_table(catalogued, book, have)
+
+    def fit(self, text: str, context_tokens: int | None = None) -> FitList:
+        """Every model and variant of the catalogue that a rack holds, the most capable first.
+
+        On a machine with shared memory also those that fit once its driver gives more of it.
+        Raises PLAN007 for a card without a count, and what `rack` raises.
+        """
+        gpu, rack = self.rack(text)
+        if rack is None:
+            node = self._machines[gpu.id].node
+            if node.gpus_per_node.value > 1:
+                raise HeavyliftError("PLAN007", {"text": text, "gpu": gpu.title})
+            rack = count_rack(gpu, node, 1, text=text)
+        share = self._share(gpu)
+        have = of_rack(text, rack, self._machines[gpu.id], share)
+        most = have.memory_bytes // rack.gpu_count
+        shown = gpu.memory_visible.value
+        rows: list[FitRow] = []
+        misses: list[FitMiss] = []
+        for identifier in self.catalog.ids("models"):
+            knowledge = self.knowledge_of(self.catalog.model(identifier))
+            for each in fit_model(knowledge, rack, context_tokens):
+                if isinstance(each, FitRow):
+                    rows.append(each)
+                    continue
+                raised = None
+                if most > shown:
+                    raised = self._raised(knowledge, rack, most, each, context_tokens)
+                if raised is None:
+                    misses.append(each)
+                else:
+                    rows.append(raised)
+        rows.sort(key=capability)
+        misses.sort(key=lambda miss: (miss.short_bytes is None, miss.short_bytes or 0))
+        return FitList(
+            rack=rack,
+            visible_bytes=shown,
+            raised_bytes=most if most > shown else None,
+            setting=None if share is None else share.setting,
+            rows=tuple(rows),
+            misses=tuple(misses),
+        )
+
+    def _raised(
+        self,
+        knowledge: Knowledge,
+        rack: Rack,
+        most: int,
+        miss: FitMiss,
+        context_tokens: int | None,
+    ) -> FitRow | None:
+        """A variant that missed, on the same machine with its driver's share at the most."""
+        if miss.short_bytes is None:
+            return None
+        machine = self._machines[rack.gpu]
+        visible = replace(machine.gpu.memory_visible, value=most)
+        larger = replace(machine, gpu=replace(machine.gpu, memory_visible=visible))
+        known = replace(knowledge, machines={rack.gpu: larger})
+        for each in fit_model(known, rack, context_tokens):
+            if isinstance(each, FitRow) and each.variant == miss.variant:
+                return replace(each, raised=True)
+        return None
+
+    def with_rules_of_thumb(self, plan: Plan) -> Plan:
+        """The plan with what the usual rules of thumb say of it."""
+        answers = rules_of_thumb(plan, self.catalog.rules_of_thumb())
+        return replace(plan, rules_of_thumb=answers)
 
     def compare(
         self,

@@ -14,6 +14,8 @@ from heavylift.cli.text import text
 COMMANDS: Final = {
     "plan": "plan",
     "compare": "compare",
+    "fit": "fit",
+    "variants": "variants",
     "explain": "explain",
     "speed": "speed",
     "pd": "pd",

@@ -28,6 +28,8 @@ WIDTH: Final = 80
 _SCREENS: Final = {
     "plan": "plan",
     "compare": "compare",
+    "fit": "fit",
+    "variants": "variants",
     "explain": "explain",
     "facts": "facts",
     "lint": "lint",

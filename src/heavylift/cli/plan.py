@@ -26,10 +26,15 @@ from heavylift.records.plan import Plan, Status
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help=text("option.receipt"),
 )
+@click.option("--rules", is_flag=True, help=text("option.rules"))
 @json_option
-def command(model: str, rack_text: str, receipt: Path | None, as_json: bool, **options: Any) -> int:
+def command(
+    model: str, rack_text: str, receipt: Path | None, rules: bool, as_json: bool, **options: Any
+) -> int:
     """Plan, show, remember; the exit status is the verdict."""
     plan = make(Wish.of(model, options), rack_text, receipt)
+    if rules:
+        plan = Planning().with_rules_of_thumb(plan)
     last.save(plan)
     out = sink(as_json)
     out.record("plan", plan)

@@ -43,6 +43,8 @@ from heavylift.facts.speed_schema import (
     SpeedSpreadFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
+from heavylift.facts.thumb_schema import ThumbRuleFacts
+from heavylift.facts.variant_schema import VariantReportFacts
 
 _Field = tuple[type, str]
 
@@ -122,6 +124,8 @@ _FRACTIONS: Final[frozenset[_Field]] = frozenset(
         (BudgetRule, "default_vision_factor"),
         (BudgetRule, "default_with_vision"),
         (MemoryShareRule, "default_ratio"),
+        (ThumbRuleFacts, "low_ratio"),
+        (ThumbRuleFacts, "high_ratio"),
         (SpeedModelFacts, "memory_efficiency"),
         (SpeedModelFacts, "compute_efficiency"),
         (SpeedModelFacts, "prefill_pool_use"),
@@ -153,6 +157,9 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (LayoutRule, "expert_parallel"): ("none", "tensor_times_data", "free"),
     (LayoutRule, "splits"): ("ranks", "layers"),
     (MemoryRule, "segment"): ("workspace", "outside_pool"),
+    (ThumbRuleFacts, "base"): ("memory", "weights"),
+    (VariantReportFacts, "host"): ("gpus", "unified", "ram", "stream"),
+    (VariantReportFacts, "confidence"): ("reported", "confirmed", "claimed"),
     (EngineSupportRule, "status"): tuple(RecipeStatus),
 }
 """Fields whose words the planner tells apart; any other word would be taken for something else."""

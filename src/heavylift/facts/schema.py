@@ -236,13 +236,13 @@ class ModelFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpuFacts:
-    """One card, as the driver shows it. `memory_nameplate` is what is sold, `memory_visible` what the
-    driver offers.
+    """One card, as the driver shows it. `memory_nameplate` is what is sold, `memory_visible` what
+    the driver offers.
 
-    `devices_per_card`: a card that the driver shows as several devices; all facts are of one device,
-    and racks count devices. `memory_share` names the rule of a machine whose memory is shared by
-    processor and GPU: the nameplate is then the machine's, and visible what the driver gives
-    unasked. No `memory_bandwidth` = nobody said. `pci_ids` are `vendor:device`, by spaces.
+    `devices_per_card`: a card that the driver shows as several devices; all facts are of one
+    device, and racks count devices. `memory_share` names the rule of a machine whose memory is
+    shared by processor and GPU: the nameplate is then the machine's, and visible what the driver
+    gives unasked. No `memory_bandwidth` = nobody said. `pci_ids` are `vendor:device`, by spaces.
     `text_names` are names it has in running texts only: a bare number is no name to type.
     """
 

@@ -8,7 +8,14 @@ from typing import Final
 
 from heavylift.plan.cache import state_parts_of, token_parts
 from heavylift.plan.capacity import capacity, most_kv_tokens
-from heavylift.plan.memory import Memory, capacity_verdict, limits, memory, stage_rows, written_terms
+from heavylift.plan.memory import (
+    Memory,
+    capacity_verdict,
+    limits,
+    memory,
+    stage_rows,
+    written_terms,
+)
 from heavylift.plan.notes import notes
 from heavylift.plan.subject import Subject
 from heavylift.plan.support import ran_as_published, support
@@ -34,7 +41,8 @@ class Candidate:
     """A layout weighed: enough to put it in its place among others, without writing its plan.
 
     `is_hope`: its memory was not looked at, and the verdict is the best it can have.
-    `weights_alone`: nothing but the weights was looked at, because they are more than the card shows.
+    `weights_alone`: nothing but the weights was looked at, because they are more than the card
+    shows.
     """
 
     subject: Subject

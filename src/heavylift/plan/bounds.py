@@ -1,4 +1,4 @@
-"""What no layout can undercut: racks that are too small are told apart before any layout is tried."""
+"""What no layout can undercut: racks that are too small are found before a layout is tried."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from heavylift.plan.arithmetic import ceil_div
 from heavylift.plan.subject import Subject
 from heavylift.plan.weights import least_stage_bytes
 from heavylift.records.plan import Layout
+
 
 def least_weights_bytes(subject: Subject) -> int:
     """The least weights that some GPU of the rack must hold: every tensor lies on one at least.

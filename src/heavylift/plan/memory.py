@@ -36,9 +36,9 @@ TIGHT_RATIO = 0.15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sums:
-    """What terms come to, bytes. `known`: the lows. `certain`: the lows of the terms that are neither
-    assumed nor unknown nor others' word; the weights count whatever they rest on: a published size
-    may be off, but not by a model. `high`: None when one term has none.
+    """What terms come to, bytes. `known`: the lows. `certain`: the lows of the terms that are
+    neither assumed nor unknown nor others' word; the weights count whatever they rest on: a
+    published size may be off, but not by a model. `high`: None when one term has none.
     """
 
     known_bytes: int
@@ -79,9 +79,7 @@ class Account:
                 bounded = False
             else:
                 high += sums.high_bytes
-        return Sums(
-            known_bytes=known, certain_bytes=certain, high_bytes=high if bounded else None
-        )
+        return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high if bounded else None)
 
 
 def _sums(terms: Iterable[Term], segment: str) -> Sums:
@@ -197,12 +195,11 @@ def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
 
 
 def written_terms(subject: Subject, layout: Layout, account: Account) -> tuple[Term, ...]:
-    """The terms of an account with what only a plan shows: the tensor groups of the weights, and the
-    formulas with their numbers.
+    """The terms of an account with what only a plan shows: the tensor groups of the weights, and
+    the formulas with their numbers.
     """
     formulas = {
-        term.id: term.formula
-        for term in memory_terms(subject, layout, account.stage, written=True)
+        term.id: term.formula for term in memory_terms(subject, layout, account.stage, written=True)
     }
     return tuple(
         replace(term, parts=stage_parts(subject, layout, account.stage))

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import EngineFacts, GpuFacts, NodeFacts
-from heavylift.plan.assemble import Candidate, candidate, hoped, hopeless, plan_candidate, plan_layout
+from heavylift.plan.assemble import (
+    Candidate,
+    candidate,
+    hoped,
+    hopeless,
+    plan_candidate,
+    plan_layout,
+)
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, refusal
@@ -99,7 +106,7 @@ def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The layouts of one subject: the best, those it was found among, and those the engine refuses."""
+    """The layouts of one subject: the best, those it was found among, and those refused."""
 
     best: Candidate
     allowed: tuple[Layout, ...]

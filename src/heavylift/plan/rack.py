@@ -20,8 +20,8 @@ _COUNT_FIRST: Final = re.compile(r"([0-9]+)(?:\s*[xX×*]\s*|\s+)(\S.*)")
 # stands apart or follows a digit or another x.
 _COUNT_LAST: Final = re.compile(r"(\S.*?)\s*(?:[:×*]|(?<=[\s0-9xX])[xX])\s*([0-9]+)")
 _CARD: Final = re.compile(r"[A-Za-z0-9][\w./()-]*\+?(?: +[\w./()-]+\+?)*", re.ASCII)
-# What is left of a count that was not understood: `8x`, `x8`, `8xH200` inside a name, `H200 x`. Names
-# of cards have longer numbers before an X (RX 7900XTX), or letters behind it (RX 7900 XTX).
+# What is left of a count that was not understood: `8x`, `x8`, `8xH200` inside a name, `H200 x`.
+# Names of cards have longer numbers before an X (RX 7900XTX), or letters behind it (RX 7900 XTX).
 _TORN_COUNT: Final = re.compile(
     r"(?:^|.* )(?:[0-9]{1,3}[xX]|[0-9]+ *[xX](?:[ 0-9]|$)|x *[0-9]).*|(?:.* )?[xX]"
 )

@@ -39,8 +39,8 @@ class Scope:
 
     @cached_property
     def signature(self) -> Hashable:
-        """Which rules of the engine hold. Scopes of one signature are the same to every rule, however
-        their cards are called.
+        """Which rules of the engine hold. Scopes of one signature are the same to every rule,
+        however their cards are called.
         """
         tables = (getattr(self.engine, table.name) for table in fields(self.engine))
         return tuple(

@@ -26,11 +26,31 @@ T = TypeVar("T")
 
 _VISIBLE: Final = "visible_bytes"
 _NOT_IN_ACCOUNTS: Final = frozenset(
-    "knowledge variant scope version_text version_is_read gpu node rack defaults receipt overrides"
-    " output_tokens gpu_memory_utilization".split()
+    [
+        "knowledge",
+        "variant",
+        "scope",
+        "version_text",
+        "version_is_read",
+        "gpu",
+        "node",
+        "rack",
+        "defaults",
+        "receipt",
+        "overrides",
+        "output_tokens",
+        "gpu_memory_utilization",
+    ]
 )
 _NOT_IN_WEIGHTS: Final = frozenset(
-    "context_tokens concurrency kv_dtype kv_dtype_bytes max_num_batched_tokens max_num_seqs".split()
+    [
+        "context_tokens",
+        "concurrency",
+        "kv_dtype",
+        "kv_dtype_bytes",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+    ]
 )
 
 # The "vendor" of a machine without a card: its memory is the host's own.
@@ -140,7 +160,9 @@ class Subject:
 
     @cached_property
     def account_key(self) -> Hashable:
-        """Everything that the terms of a layout depend on. The card's memory only where a rule asks."""
+        """Everything that the terms of a layout depend on. The card's memory only where a rule
+        asks.
+        """
         asked = any(
             _VISIBLE in expressions.names(bound)
             for rule in self.scope.all(self.engine.memory)

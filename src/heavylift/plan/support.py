@@ -86,8 +86,8 @@ def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
 
 
 def refusing_rule(subject: Subject) -> EngineSupportRule | None:
-    """The engine's own word that it does not run this model on this card, whatever the layout: where
-    nobody published a run of it to the contrary.
+    """The engine's own word that it does not run this model on this card, whatever the layout:
+    where nobody published a run of it to the contrary.
     """
     rule = subject.scope.first(subject.engine.support)
     if rule is None or Status(rule.status) in (*_POSITIVE, Status.UNKNOWN):

@@ -23,7 +23,8 @@ _KINDS = {
 def memory_terms(
     subject: Subject, layout: Layout, stage: Stage, *, written: bool = False
 ) -> tuple[Term, ...]:
-    """A term per memory rule that holds; of rules with one id, the first. `written`: with its formula.
+    """A term per memory rule that holds; of rules with one id, the first. `written`: with its
+    formula.
 
     Rules are expressions over the model's dimensions, the workload, the layout and the stage (see
     `_names`); one that needs a setting nobody stated is `unknown`, with no upper bound.

@@ -98,8 +98,8 @@ class Layout:
 
     @property
     def without_stages(self) -> tuple[int, int, int, bool]:
-        """Tensor, data and expert sizes, and whether there are pipeline stages: what decides how one
-        layer's weights meet the ranks.
+        """Tensor, data and expert sizes, and whether there are pipeline stages: what decides how
+        one layer's weights meet the ranks.
         """
         return (
             self.tensor_parallel_size,
@@ -363,6 +363,31 @@ class SmallerRack:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """A remark on the plan: a code and what its text needs."""
+
+    code: str
+    params: dict[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThumbAnswer:
+    """A rule of thumb beside the account. Bytes per GPU.
+
+    `weights_bytes` is the even share of the checkpoint that such rules reckon with, `reserve_bytes`
+    what the rule keeps beside it. `holds`: whether it calls the rack enough; None where its low and
+    high end differ. `faults` are codes with numbers: where it goes wrong for this plan.
+    """
+
+    id: str
+    weights_bytes: int
+    reserve_bytes: Interval
+    holds: bool | None
+    faults: tuple[Note, ...]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HostNeeds:
     """What the host must offer. None = not known. Bytes to load are read once per node or rank
     group, as the engine does.
@@ -371,14 +396,6 @@ class HostNeeds:
     disk_bytes: int
     load_bytes_per_node: int | None
     host_ram_bytes: Interval
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
-    """A remark on the plan: a code and what its text needs."""
-
-    code: str
-    params: dict[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -396,7 +413,8 @@ class Plan:
     broken, unknown, tight, fits.
 
     `engines`: every engine that was asked, where none was named, the taken one among them.
-    `smaller`: where only a card was named, the counts below the one taken.
+    `smaller`: where only a card was named, the counts below the one taken. `rules_of_thumb`: only
+    where they were asked for.
     """
 
     request: PlanRequest
@@ -444,4 +462,5 @@ class Plan:
     receipt: str | None = None
     engines: tuple[EngineChoice, ...] = ()
     smaller: tuple[SmallerRack, ...] = ()
+    rules_of_thumb: tuple[ThumbAnswer, ...] = ()
     schema: int = SCHEMA

@@ -10,20 +10,13 @@ from rich.text import Text
 
 from heavylift.cli.errors import sentence
 from heavylift.cli.output import glyphs
-from heavylift.cli.screens.plan import VERDICT_STYLE, status, wrapped
+from heavylift.cli.screens.plan import VERDICT_GLYPH, VERDICT_STYLE, status, wrapped
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
 from heavylift.plan.compare import CompareRow, Comparison
 from heavylift.records.plan import Capacity, PlanVerdict, Segment
 from heavylift.units import format_gib
 
-_GLYPH: Final = {
-    PlanVerdict.FITS: "ok",
-    PlanVerdict.TIGHT: "warn",
-    PlanVerdict.UNKNOWN: "unknown",
-    PlanVerdict.UNSUPPORTED: "fail",
-    PlanVerdict.DOES_NOT_FIT: "fail",
-}
 _LEFT_ALIGNED: Final = (0, 1, 2, 3, 9)
 
 
@@ -37,14 +30,15 @@ def lines(comparison: Comparison) -> Iterator[Text | str]:
     for row, cells in zip(comparison.rows, table[1:], strict=True):
         verdict = row.plan.verdict
         yield Text(
-            f"{glyphs()[_GLYPH[verdict]]} {_aligned(cells, widths)}", style=VERDICT_STYLE[verdict]
+            f"{glyphs()[VERDICT_GLYPH[verdict]]} {_aligned(cells, widths)}",
+            style=VERDICT_STYLE[verdict],
         )
     yield ""
     for failure in comparison.failures:
         words = sentence(HeavyliftError(failure.code, failure.params))
         yield from wrapped(f"{glyphs()['fail']} {failure.rack}: {words}", "  ")
     for row in comparison.rows:
-        yield from wrapped(f"{glyphs()[_GLYPH[row.plan.verdict]]} {_sentence(row)}", "  ")
+        yield from wrapped(f"{glyphs()[VERDICT_GLYPH[row.plan.verdict]]} {_sentence(row)}", "  ")
     if _is_about_vendors(comparison):
         yield from wrapped(text("compare.not_vendor"), "")
 
