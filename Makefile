@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
+.PHONY: setup demo test test-ray check lint types imports bench bench-plan bench-search bench-stream bench-diagnose \
 	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
 	clean
 
@@ -45,7 +45,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
+bench: bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
 	bench-batch
 
 bench-diagnose: setup
@@ -54,6 +54,9 @@ bench-diagnose: setup
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
+
+bench-search: setup
+	$(BIN)/python benchmarks/plan_search.py
 
 bench-stream: setup
 	$(BIN)/python benchmarks/stream_overhead.py

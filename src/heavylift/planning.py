@@ -46,6 +46,7 @@ from heavylift.plan.planner import (
     with_receipt,
 )
 from heavylift.plan.rack import count_rack, parse_rack, resolve_rack
+from heavylift.plan.search import search
 from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
 from heavylift.plan.thumb import rules_of_thumb
@@ -53,6 +54,7 @@ from heavylift.plan.variants import variant_table
 from heavylift.records.fit import FitList, FitMiss, FitRow
 from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack, SmallerRack
 from heavylift.records.receipt import Receipt
+from heavylift.records.search import Searched
 from heavylift.records.variants import VariantTable
 from heavylift.units import MIB
 
@@ -289,6 +291,15 @@ class Planning:
                 return replace(each, raised=True)
         return None
 
+    def search(self, build: Callable[[Rack], PlanRequest], knowledge: Knowledge) -> Searched:
+        """The best way to serve on every card, out of every rack, engine, KV dtype and layout."""
+        racks = [
+            rack
+            for identifier in self.catalog.ids("gpus")
+            for rack in comparing.rack_sizes(knowledge, identifier)
+        ]
+        return search(knowledge, racks, build)
+
     def with_rules_of_thumb(self, plan: Plan) -> Plan:
         """The plan with what the usual rules of thumb say of it."""
         answers = rules_of_thumb(plan, self.catalog.rules_of_thumb())
@@ -326,14 +337,16 @@ class Planning:
     ) -> Plan:
         gpu, rack = self.rack(text)
         if rack is None:
-            return self._smallest(build, knowledge, gpu)
-        return best_plan(build(rack), knowledge)
+            return self._smallest(build, knowledge, gpu, with_lost=False)
+        return choose(build(rack), knowledge).plan(with_lost=False)
 
     def _smallest(
         self,
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
         gpu: GpuFacts,
+        *,
+        with_lost: bool = True,
     ) -> Plan:
         found: Choice | None = None
         failed: HeavyliftError | None = None
@@ -358,7 +371,7 @@ class Planning:
             smaller.append(smaller_rack(found.best))
         if found is None:
             raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
-        plan = found.plan()
+        plan = found.plan(with_lost=with_lost)
         below = tuple(each for each in smaller if each.gpus < plan.rack.gpu_count)
         return replace(plan, smaller=below)
 

@@ -30,6 +30,7 @@ _SCREENS: Final = {
     "compare": "compare",
     "fit": "fit",
     "variants": "variants",
+    "search": "search",
     "explain": "explain",
     "facts": "facts",
     "lint": "lint",

@@ -87,13 +87,13 @@ def _published_dcp(subject: Subject, layout: Layout, wanted: int | None) -> Iter
     """Decode context sizes that somebody ran this layout with, on this card."""
     if wanted is not None:
         return
-    for recipe in _ran_here(subject):
+    for recipe in ran_here(subject):
         size = recipe.decode_context_parallel_size
         if is_layout_of(recipe, replace(layout, decode_context_parallel_size=size), subject.rack):
             yield size
 
 
-def _ran_here(subject: Subject) -> tuple[RecipeFacts, ...]:
+def ran_here(subject: Subject) -> tuple[RecipeFacts, ...]:
     """The recipes that were run on this card."""
     return subject.knowledge.remembered(
         ("ran", subject.engine.id, subject.variant.id, subject.gpu.id),

@@ -17,7 +17,7 @@ from heavylift.plan.assemble import (
 )
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
-from heavylift.plan.layout import Refusal, candidates, refusal
+from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
 from heavylift.plan.receipts import mismatch
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
 from heavylift.plan.support import UNPUBLISHED, publication_rank, refusing_rule
@@ -113,8 +113,10 @@ class Ranking:
     weighed: Mapping[Layout, Candidate]
     refused: tuple[Rejected, ...]
 
-    def plan(self, request: PlanRequest) -> Plan:
-        """The plan of the best, with every other layout and why it lost."""
+    def plan(self, request: PlanRequest, *, with_lost: bool = True) -> Plan:
+        """The plan of the best; `with_lost`: with every other layout and why it lost."""
+        if not with_lost:
+            return plan_candidate(self.best, request)
         subject = self.best.subject
         others = [
             self.weighed.get(layout) or hopeless(subject, layout) or candidate(subject, layout)
@@ -134,14 +136,7 @@ def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
     do not hold even the weights are not looked at further where another does. Raises PLAN030 and
     PLAN032 as `best_on_engine` does.
     """
-    refused: list[Rejected] = []
-    allowed: list[Layout] = []
-    for layout in candidates(subject, constraints):
-        no = refusal(subject, layout)
-        if no is not None:
-            refused.append(_refused(layout, no))
-        else:
-            allowed.append(layout)
+    allowed, refused = sifted(subject, constraints)
     if not allowed:
         raise _no_layout(subject, refused)
     weighed: dict[Layout, Candidate] = {}
@@ -161,10 +156,40 @@ def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
         raise TypeError(allowed)
     return Ranking(
         best=weighed[allowed[best[1]]],
-        allowed=tuple(allowed),
+        allowed=allowed,
         weighed=weighed,
-        refused=tuple(refused),
+        refused=refused,
     )
+
+
+def sifted(
+    subject: Subject, constraints: Mapping[str, int]
+) -> tuple[tuple[Layout, ...], tuple[Rejected, ...]]:
+    """The layouts that the engine allows on the rack, and those it refuses."""
+    rack = subject.rack
+    key = (
+        "layouts",
+        subject.weights_key,
+        (rack.nodes, rack.gpus_per_node),
+        # What was published for a card may add layouts.
+        subject.gpu.id if ran_here(subject) else None,
+        tuple(constraints.items()),
+    )
+    return subject.knowledge.remembered(key, lambda: _sift(subject, constraints))
+
+
+def _sift(
+    subject: Subject, constraints: Mapping[str, int]
+) -> tuple[tuple[Layout, ...], tuple[Rejected, ...]]:
+    refused: list[Rejected] = []
+    allowed: list[Layout] = []
+    for layout in candidates(subject, constraints):
+        no = refusal(subject, layout)
+        if no is not None:
+            refused.append(_refused(layout, no))
+        else:
+            allowed.append(layout)
+    return tuple(allowed), tuple(refused)
 
 
 def _place(found: Candidate) -> list[int]:
@@ -199,7 +224,7 @@ def _lost(other: Candidate, best: Candidate) -> Rejected:
     )
 
 
-def _no_layout(subject: Subject, refused: list[Rejected]) -> HeavyliftError:
+def _no_layout(subject: Subject, refused: Sequence[Rejected]) -> HeavyliftError:
     if not refused:
         return HeavyliftError(
             "PLAN032", {"rack": subject.rack.label, "gpus": subject.rack.gpu_count}
@@ -251,9 +276,12 @@ class Choice:
         runs = (each for each in self.rankings if each.best.support.status not in _REFUSED)
         return next(runs, self.rankings[0])
 
-    def plan(self) -> Plan:
-        """The plan of the best, with what became of the other engines where none was named."""
-        plan = self._taken.plan(self.request)
+    def plan(self, *, with_lost: bool = True) -> Plan:
+        """The plan of the best, with what became of the other engines where none was named.
+
+        Without `with_lost` the layouts that lost are not worked out: a comparison shows none.
+        """
+        plan = self._taken.plan(self.request, with_lost=with_lost)
         if self.request.engine is not None:
             return plan
         choices = [_choice(each.best) for each in self.rankings]
@@ -287,7 +315,7 @@ def choose(request: PlanRequest, knowledge: Knowledge, found: Found | None = Non
     if not rankings:
         raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
     # Equal plans keep the order of the engines: that of the model's own list.
-    rankings.sort(key=lambda each: _engine_order(each.best))
+    rankings.sort(key=lambda each: engine_order(each.best))
     return Choice(request=request, rankings=tuple(rankings), refusing=tuple(skipped))
 
 
@@ -365,7 +393,8 @@ def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
     return replace(measured, rejected=plan.rejected)
 
 
-def _engine_order(found: Candidate) -> tuple[int, int, int]:
+def engine_order(found: Candidate) -> tuple[int, int, int]:
+    """What puts engines, and ways to serve, in order: whether it holds, who ran it, the verdict."""
     verdict = _VERDICTS.index(found.verdict)
     if found.verdict is PlanVerdict.DOES_NOT_FIT:
         return (verdict, 0, 0)

@@ -21,6 +21,18 @@ def support(subject: Subject, layout: Layout) -> Support:
     for the card in another layout; else what the engine's release says of the family; else unknown.
     A version whose rules were not read makes anything better than `unknown` unknown.
     """
+    key = (
+        "support",
+        subject.weights_key,
+        subject.version_text,
+        subject.gpu.id,
+        subject.rack.gpu_count,
+        layout,
+    )
+    return subject.knowledge.remembered(key, lambda: _support(subject, layout))
+
+
+def _support(subject: Subject, layout: Layout) -> Support:
     found = _published(subject, layout)
     if not subject.version_is_read and found.status in _POSITIVE and not _ran_this(subject, found):
         return Support(

@@ -5,32 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from heavylift.cli.errors import sentence
-from heavylift.cli.output import glyphs
+from heavylift.cli.output import WIDTH, glyphs
 from heavylift.cli.screens.plan import VERDICT_GLYPH, VERDICT_STYLE, status, wrapped
+from heavylift.cli.screens.tables import aligned, fitting, widths
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
 from heavylift.plan.compare import CompareRow, Comparison
 from heavylift.records.plan import Capacity, PlanVerdict, Segment
 from heavylift.units import format_gib
 
-_LEFT_ALIGNED: Final = (0, 1, 2, 3, 9)
+_LEFT_ALIGNED: Final = (0, 1, 2, 3)
+# Columns that are left out, in this order, where a table is wider than the screen.
+_SPARE: Final = (8, 7, 5)
 
 
 def lines(comparison: Comparison) -> Iterator[Text | str]:
     """The screen, line by line."""
     yield text("compare.title", title=comparison.title)
     headers = text("compare.headers").split("|")
-    table = [headers, *(_cells(row) for row in comparison.rows)]
-    widths = [max(cell_len(row[column]) for row in table) for column in range(len(headers))]
-    yield f"  {_aligned(headers, widths)}"
+    rows = [_cells(row) for row in comparison.rows]
+    table = fitting([headers, *rows], WIDTH - 2, _SPARE)
+    left = (*_LEFT_ALIGNED, len(table[0]) - 1)
+    taken = widths(table)
+    yield f"  {aligned(table[0], taken, left)}"
     for row, cells in zip(comparison.rows, table[1:], strict=True):
         verdict = row.plan.verdict
         yield Text(
-            f"{glyphs()[VERDICT_GLYPH[verdict]]} {_aligned(cells, widths)}",
+            f"{glyphs()[VERDICT_GLYPH[verdict]]} {aligned(cells, taken, left)}",
             style=VERDICT_STYLE[verdict],
         )
     yield ""
@@ -58,14 +62,6 @@ def _cells(row: CompareRow) -> list[str]:
         "?" if link is None else f"{link:g}",
         status(plan.support).split(" ", maxsplit=1)[0],
     ]
-
-
-def _aligned(cells: list[str], widths: list[int]) -> str:
-    parts = []
-    for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        space = " " * (width - cell_len(cell))
-        parts.append(f"{cell}{space}" if column in _LEFT_ALIGNED else f"{space}{cell}")
-    return " ".join(parts).rstrip()
 
 
 def _sentence(row: CompareRow) -> str:

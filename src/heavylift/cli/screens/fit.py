@@ -10,6 +10,7 @@ from rich.text import Text
 
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.plan import VERDICT_GLYPH, VERDICT_STYLE, wrapped
+from heavylift.cli.screens.tables import aligned, widths
 from heavylift.cli.text import text
 from heavylift.records.fit import FitList, FitRow
 from heavylift.units import GB, GIB, format_gib, format_tokens
@@ -58,11 +59,11 @@ def _filled(setting: str, amount: int) -> str:
 def _table(rows: tuple[FitRow, ...]) -> Iterator[Text | str]:
     headers = text("fit.headers").split("|")
     table = [headers, *(_cells(row) for row in rows)]
-    widths = [max(cell_len(line[at]) for line in table) for at in range(len(headers))]
-    yield f"  {_aligned(headers, widths)}"
+    taken = widths(table)
+    yield f"  {aligned(headers, taken, _LEFT_ALIGNED)}"
     for row, cells in zip(rows, table[1:], strict=True):
         yield Text(
-            f"{glyphs()[VERDICT_GLYPH[row.verdict]]} {_aligned(cells, widths)}",
+            f"{glyphs()[VERDICT_GLYPH[row.verdict]]} {aligned(cells, taken, _LEFT_ALIGNED)}",
             style=VERDICT_STYLE[row.verdict],
         )
 
@@ -89,11 +90,3 @@ def _context(row: FitRow) -> str:
 
 def _billions(count: int) -> str:
     return f"{count / GB:,.1f}B" if count >= GB else f"{count / 10**6:,.0f}M"
-
-
-def _aligned(cells: list[str], widths: list[int]) -> str:
-    parts = []
-    for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        space = " " * (width - cell_len(cell))
-        parts.append(f"{cell}{space}" if column in _LEFT_ALIGNED else f"{space}{cell}")
-    return " ".join(parts).rstrip()
