@@ -1,8 +1,8 @@
 """How long the whole search takes: every rack, engine, KV dtype and layout for Kimi K3.
 
-Run it with `make bench-search`. Every figure is of a fresh process: CPU seconds (user and system) and
-wall seconds, the median and the least of several runs, beside an interpreter that does nothing. The
-machine is shared; the least is what an idle one takes.
+Run it with `make bench-search`. Every figure is of a fresh process: CPU seconds (user and system)
+and wall seconds, the median and the least of several runs, beside an interpreter that does nothing.
+The machine is shared; the least is what an idle one takes.
 """
 
 from __future__ import annotations

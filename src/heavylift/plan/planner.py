@@ -123,7 +123,7 @@ class Ranking:
             for layout in self.allowed
             if layout != self.best.layout
         ]
-        others.sort(key=_place)
+        others.sort(key=place)
         lost = tuple(_lost(other, self.best) for other in others)
         return replace(plan_candidate(self.best, request), rejected=lost + self.refused)
 
@@ -141,17 +141,17 @@ def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
         raise _no_layout(subject, refused)
     weighed: dict[Layout, Candidate] = {}
     best: tuple[list[int], int] | None = None
-    hopes = sorted((_place(hoped(subject, each)), at) for at, each in enumerate(allowed))
+    hopes = sorted((place(hoped(subject, each)), at) for at, each in enumerate(allowed))
     for hope, at in hopes:
         if best is not None and best <= (hope, at):
             break
         layout = allowed[at]
         weighed[layout] = hopeless(subject, layout) or candidate(subject, layout)
-        place = (_place(weighed[layout]), at)
-        best = place if best is None else min(best, place)
+        here = (place(weighed[layout]), at)
+        best = here if best is None else min(best, here)
     if all(each.weights_alone is not None for each in weighed.values()):
         weighed = {layout: candidate(subject, layout) for layout in allowed}
-        best = min((_place(each), at) for at, each in enumerate(weighed.values()))
+        best = min((place(each), at) for at, each in enumerate(weighed.values()))
     if best is None:
         raise TypeError(allowed)
     return Ranking(
@@ -192,7 +192,8 @@ def _sift(
     return tuple(allowed), tuple(refused)
 
 
-def _place(found: Candidate) -> list[int]:
+def place(found: Candidate) -> list[int]:
+    """Where a layout comes among those of its subject; less is better."""
     return [value for _, value in _order(found)]
 
 

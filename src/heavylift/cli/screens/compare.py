@@ -19,7 +19,7 @@ from heavylift.units import format_gib
 
 _LEFT_ALIGNED: Final = (0, 1, 2, 3)
 # Columns that are left out, in this order, where a table is wider than the screen.
-_SPARE: Final = (8, 7, 5)
+_SPARE: Final = (8, 7, 5, 4)
 
 
 def lines(comparison: Comparison) -> Iterator[Text | str]:

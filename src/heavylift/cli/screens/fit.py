@@ -8,16 +8,19 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from heavylift.cli.output import glyphs
+from heavylift.cli.output import WIDTH, glyphs
 from heavylift.cli.screens.plan import VERDICT_GLYPH, VERDICT_STYLE, wrapped
-from heavylift.cli.screens.tables import aligned, widths
+from heavylift.cli.screens.tables import aligned, fitting, widths
 from heavylift.cli.text import text
 from heavylift.records.fit import FitList, FitRow
 from heavylift.units import GB, GIB, format_gib, format_tokens
 
 _LEFT_ALIGNED: Final = (0, 3, 4)
+# Left out where the table is wider than the screen: parameters are known by the model's name.
+_SPARE: Final = (1,)
+_LEFT_WITHOUT_SPARE: Final = (0, 2, 3)
 _SHOWN_MISSES: Final = 3
-_TITLE_CELLS: Final = 34
+_TITLE_CELLS: Final = 30
 
 
 def lines(found: FitList) -> Iterator[Text | str]:
@@ -58,12 +61,13 @@ def _filled(setting: str, amount: int) -> str:
 
 def _table(rows: tuple[FitRow, ...]) -> Iterator[Text | str]:
     headers = text("fit.headers").split("|")
-    table = [headers, *(_cells(row) for row in rows)]
+    table = fitting([headers, *(_cells(row) for row in rows)], WIDTH - 2, _SPARE)
+    left = _LEFT_ALIGNED if len(table[0]) == len(headers) else _LEFT_WITHOUT_SPARE
     taken = widths(table)
-    yield f"  {aligned(headers, taken, _LEFT_ALIGNED)}"
+    yield f"  {aligned(table[0], taken, left)}"
     for row, cells in zip(rows, table[1:], strict=True):
         yield Text(
-            f"{glyphs()[VERDICT_GLYPH[row.verdict]]} {aligned(cells, taken, _LEFT_ALIGNED)}",
+            f"{glyphs()[VERDICT_GLYPH[row.verdict]]} {aligned(cells, taken, left)}",
             style=VERDICT_STYLE[row.verdict],
         )
 

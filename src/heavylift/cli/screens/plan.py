@@ -335,7 +335,7 @@ def _rules(plan: Plan) -> Iterator[Text]:
     """Rules of thumb beside the account, each with where it goes wrong here."""
     if not plan.rules_of_thumb:
         return
-    yield Text(text("plan.rules", reserve=interval(beside_weights(plan))))
+    yield from wrapped(text("plan.rules", reserve=interval(beside_weights(plan))), "  ")
     for answer in plan.rules_of_thumb:
         verdict = "unsure" if answer.holds is None else "holds" if answer.holds else "no"
         words = text(
