@@ -38,8 +38,8 @@ def command(
     if searched:
         found = planning.search(lambda rack: wish.request(planning, rack), knowledge)
         sink(as_json).record("search", found)
-        held = any(way.verdict.is_positive for way in found.best)
-        return Exit.OK if held else Exit.NEGATIVE
+        any_holds = any(way.verdict.is_positive for way in found.best)
+        return Exit.OK if any_holds else Exit.NEGATIVE
     if every:
         racks = (*racks, *(gpu.title for gpu in planning.catalog.gpus()))
     comparison = planning.compare(racks, lambda rack: wish.request(planning, rack), knowledge)

@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "keys": "keys",
     "usage": "usage",
     "demo": "demo",
+    "completion": "completion",
     "dev": "dev",
 }
 

@@ -456,9 +456,9 @@ def test_cards_have_both_memories_and_their_bandwidth(
 ) -> None:
     """What is sold and what the driver offers are two facts, with their units."""
     gpu = shipped.gpu(identifier)
-    assert (gpu.memory_nameplate.value, gpu.memory_visible.value, gpu.memory_bandwidth.value) == (
-        values
-    )
+    assert gpu.memory_bandwidth is not None
+    stated = (gpu.memory_nameplate, gpu.memory_visible, gpu.memory_bandwidth)
+    assert tuple(fact.value for fact in stated) == values
     assert gpu.memory_nameplate.unit == "GB"
     assert gpu.memory_visible.unit == "bytes"
     assert gpu.memory_bandwidth.unit == "TB/s"

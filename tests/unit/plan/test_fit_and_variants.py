@@ -198,7 +198,8 @@ def test_everything_that_fits_is_listed_the_most_capable_first(planning: Plannin
     assert all(
         row.verdict not in (PlanVerdict.DOES_NOT_FIT, PlanVerdict.UNSUPPORTED) for row in found.rows
     )
-    listed = {(each.model, each.variant) for each in (*found.rows, *found.misses)}
+    listed = {(row.model, row.variant) for row in found.rows}
+    listed |= {(miss.model, miss.variant) for miss in found.misses}
     known = {
         (model, variant.id)
         for model in planning.catalog.ids("models")
