@@ -20,7 +20,7 @@ from heavylift.checkpoint.config import ConfigFile, model_from_config, same_arch
 from heavylift.checkpoint.grouping import match
 from heavylift.checkpoint.inventory import Inventory, from_facts
 from heavylift.checkpoint.read import read_checkpoint
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import (
     EngineFacts,
@@ -52,11 +52,11 @@ from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
 from heavylift.plan.thumb import rules_of_thumb
 from heavylift.plan.variants import variant_table
 from heavylift.records.fit import FitList, FitMiss, FitRow
-from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack, SmallerRack
+from heavylift.records.plan import Capacity, Note, Plan, PlanRequest, Rack, SmallerRack
 from heavylift.records.receipt import Receipt
 from heavylift.records.search import Searched
 from heavylift.records.variants import VariantTable
-from heavylift.units import MIB
+from heavylift.units import GIB, MIB
 
 THIS_MACHINE: Final = "this-machine"
 _CONFIG_LIMIT_BYTES: Final = 16 * MIB
@@ -200,9 +200,25 @@ class Planning:
             found = self._smallest(request, knowledge, gpu)
         if receipt is not None:
             found = with_receipt(found, receipt, knowledge)
+        found = self._with_share(found, knowledge)
         if not with_fixes:
             return found
         return replace(found, fixes=fixes(found, knowledge))
+
+    def _with_share(self, plan: Plan, knowledge: Knowledge) -> Plan:
+        """On a machine with shared memory: what of it the plan counts, and how to have more."""
+        gpu = knowledge.machines[plan.rack.gpu].gpu
+        share = self._share(gpu)
+        if share is None:
+            return plan
+        most = share.most_bytes(int(gpu.memory_nameplate.value * GIB))
+        shown = gpu.memory_visible.value
+        code = "shared_memory" if share.setting is None or most <= shown else "shared_memory_more"
+        setting = (
+            "" if share.setting is None else share.setting.format(mib=most // MIB, gb=most // GIB)
+        )
+        params: dict[str, Scalar] = {"shown": shown, "most": most, "setting": setting}
+        return replace(plan, notes=(*plan.notes, Note(code=code, params=params)))
 
     def have(self, text: str) -> Have:
         """What somebody has: sizes as they are said (`512GB-mac`), or a rack of the catalogue.

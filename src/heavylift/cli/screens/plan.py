@@ -355,6 +355,7 @@ def _rules(plan: Plan) -> Iterator[Text]:
             yield from wrapped(f"    {text(f'plan.rule_fault.{fault.code}', **params)}", "      ")
 
 
+_NOTE_BYTES: Final = frozenset({"shown", "most"})
 _RULE_BYTES: Final = frozenset({"weights", "share", "need", "spare"})
 
 
@@ -366,7 +367,11 @@ def _host(plan: Plan) -> Iterator[Text]:
 
 def _remarks(plan: Plan) -> Iterator[Text]:
     for note in plan.notes:
-        words = text(f"note.{note.code}", **note.params)
+        params = {
+            name: format_gib(value, 1) if name in _NOTE_BYTES and isinstance(value, int) else value
+            for name, value in note.params.items()
+        }
+        words = text(f"note.{note.code}", **params)
         yield from wrapped(f"! {words}", "  ", style="yellow")
 
 
