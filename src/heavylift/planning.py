@@ -326,9 +326,14 @@ class Planning:
         racks: tuple[str, ...],
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
+        *,
+        with_speed: bool = False,
     ) -> comparing.Comparison:
-        """A row per rack, in order. A rack that cannot be planned spoils no other's row."""
-        rows = []
+        """A row per rack, in order. A rack that cannot be planned spoils no other's row.
+
+        `with_speed`: each with a forecast and the rents of its card.
+        """
+        rows: list[comparing.CompareRow] = []
         failures = []
         seen: set[str] = set()
         for text in dict.fromkeys(racks):
@@ -341,6 +346,11 @@ class Planning:
             if plan.rack.label not in seen:
                 seen.add(plan.rack.label)
                 rows.append(comparing.row(plan, knowledge))
+        if with_speed:
+            facts, prices = self.catalog.speed(), self.catalog.prices()
+            rows = [
+                comparing.with_speed_and_rent(row, knowledge, facts, prices.rentals) for row in rows
+            ]
         return comparing.Comparison(
             model=knowledge.model.model.id,
             title=knowledge.model.model.title,

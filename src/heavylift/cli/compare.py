@@ -42,7 +42,13 @@ def command(
         return Exit.OK if any_holds else Exit.NEGATIVE
     if every:
         racks = (*racks, *(gpu.title for gpu in planning.catalog.gpus()))
-    comparison = planning.compare(racks, lambda rack: wish.request(planning, rack), knowledge)
+    comparison = planning.compare(
+        racks,
+        lambda rack: wish.request(planning, rack),
+        knowledge,
+        # All cards are an overview; the ones named are a choice, with its speed and price.
+        with_speed=not every,
+    )
     out = sink(as_json)
     out.record("compare", comparison)
     if not comparison.rows:

@@ -16,7 +16,7 @@ from heavylift.plan.planner import Knowledge
 from heavylift.plan.thumb import beside_weights
 from heavylift.plan.variants import dominated_by, with_unreported
 from heavylift.planning import Planning
-from heavylift.records.plan import Capacity, Plan, PlanVerdict
+from heavylift.records.plan import Capacity, Plan, PlanRequest, PlanVerdict, Rack
 from heavylift.records.variants import Holds, Proof, VariantTable
 from heavylift.units import GIB
 
@@ -279,3 +279,32 @@ def test_a_rule_that_keeps_too_much_says_what_it_wastes(
     assert rule.reserve_bytes.low > rest.high
     fault = next(fault for fault in rule.faults if fault.code == "keeps_too_much")
     assert fault.params["spare"] == rule.reserve_bytes.low - rest.high
+
+
+# --- speed and rent beside a comparison ----------------------------------------------------------
+
+
+def test_named_racks_are_compared_with_speed_and_rent(
+    planning: Planning, knowledge_of: Callable[[str], Knowledge]
+) -> None:
+    """What holds has a band of tokens per second; what is rented out, a price for the rack."""
+    knowledge = knowledge_of("kimi-k3")
+    racks = ("8xB300", "8xH200", "8xMI355X")
+
+    def build(rack: Rack) -> PlanRequest:
+        return PlanRequest(model="kimi-k3", rack=rack)
+
+    held, short, other = planning.compare(racks, build, knowledge, with_speed=True).rows
+    assert held.output_tokens_per_s is not None
+    assert 0 < held.output_tokens_per_s.low < held.output_tokens_per_s.high
+    assert short.output_tokens_per_s is None
+    assert held.rent_usd_per_hour is not None
+    asked = [
+        rental.usd_per_gpu_hour
+        for rental in planning.catalog.prices().rentals
+        if rental.gpu == "b300" and rental.usd_per_gpu_hour is not None
+    ]
+    assert held.rent_usd_per_hour.low == 8 * min(asked)
+    assert other.output_tokens_per_s is not None
+    bare = planning.compare(racks, build, knowledge).rows
+    assert [row.output_tokens_per_s for row in bare] == [None, None, None]

@@ -42,7 +42,8 @@ def lines(comparison: Comparison) -> Iterator[Text | str]:
         words = sentence(HeavyliftError(failure.code, failure.params))
         yield from wrapped(f"{glyphs()['fail']} {failure.rack}: {words}", "  ")
     for row in comparison.rows:
-        yield from wrapped(f"{glyphs()[VERDICT_GLYPH[row.plan.verdict]]} {_sentence(row)}", "  ")
+        words = f"{glyphs()[VERDICT_GLYPH[row.plan.verdict]]} {_sentence(row)}"
+        yield from wrapped(f"{words} {_speed_and_rent(row)}".rstrip(), "  ")
     if _is_about_vendors(comparison):
         yield from wrapped(text("compare.not_vendor"), "")
 
@@ -88,6 +89,18 @@ def _sentence(row: CompareRow) -> str:
     if plan.capacity_verdict is Capacity.DOES_NOT_FIT:
         return text("compare.contradicted", **words)
     return text(f"compare.{plan.verdict}", **words)
+
+
+def _speed_and_rent(row: CompareRow) -> str:
+    said = []
+    if row.output_tokens_per_s is not None:
+        band = f"{row.output_tokens_per_s.low:,.0f} – {row.output_tokens_per_s.high:,.0f}"
+        said.append(text("compare.speed", speed=band, sequences=row.plan.concurrency))
+    if row.rent_usd_per_hour is not None and row.plan.verdict.is_positive:
+        low, high = row.rent_usd_per_hour.low, row.rent_usd_per_hour.high
+        band = f"{low:,.0f}" if low == high else f"{low:,.0f} – {high:,.0f}"
+        said.append(text("compare.rent", usd=band))
+    return " ".join(said)
 
 
 def _is_about_vendors(comparison: Comparison) -> bool:
