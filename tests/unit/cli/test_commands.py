@@ -353,6 +353,13 @@ def test_a_path_that_is_no_folder_is_said(run: Callable[..., Any], tmp_path: Pat
         ((*K3, "8xB300", "--rules"), ("Rules of thumb", "room for", "do not divide evenly")),
         ((*K3, "8xGB300", "--engine", "trtllm"), ("of 0.25 of what is free after load",)),
         ((*K3, "1xM3 Ultra 512GB"), ("has no platform for this card",)),
+        (
+            ("plan", "llama-3.1-8b", "--on", "B300", "--tp", "4", "--engine", "vllm"),
+            ("1xB300 can run it in no layout.",),
+        ),
+        (("plan", "kimi-k3", "--on", "8xMI250X"), ("2 devices per card",)),
+        (("plan", "llama-3.1-8b", "--on", "1xStrix Halo"), ("120.0 with amd-ttm --set 120",)),
+        (("plan", "llama-3.1-8b", "--on", "1xDGX Spark"), ("the system lives in them too",)),
         (("fit", "--on", "8xH100"), ("Kimi-K3 ud-tq1-0", "misses by")),
         (("fit", "--on", "M3 Ultra 512GB"), ("tight*", "iogpu.wired_limit_mb=516096")),
         (("variants", "kimi-k3", "--have", "48GB"), ("No: no published form",)),

@@ -149,6 +149,15 @@ def test_smaller_counts_are_told_apart_by_what_they_lack(
     assert {each.gpus for each in plan.smaller if each.weights_alone} == {1, 2, 4, 8, 16}
 
 
+def test_a_count_without_a_layout_is_among_the_smaller_ones(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """Four ranks were stated: one card and two can run it in no layout, and that is said."""
+    plan = make_plan("llama-3.1-8b", "B300", engine="vllm", tensor=4)
+    assert plan.rack.gpu_count == 4
+    assert [(each.gpus, each.code) for each in plan.smaller] == [(1, "PLAN032"), (2, "PLAN032")]
+
+
 def test_every_engine_asked_is_on_the_plan(make_plan: Callable[..., Plan]) -> None:
     """On 8 MI355X: who has a recipe, and who refuses, with its reason."""
     plan = make_plan("kimi-k3", "8xMI355X")
