@@ -28,6 +28,9 @@ WIDTH: Final = 80
 _SCREENS: Final = {
     "plan": "plan",
     "compare": "compare",
+    "fit": "fit",
+    "variants": "variants",
+    "search": "search",
     "explain": "explain",
     "facts": "facts",
     "inspect": "inspect",
@@ -56,7 +59,6 @@ _SCREENS: Final = {
     "recipe": "recipe",
     "recipe_explained": "recipe_explained",
     "recipe_diff": "recipe_diff",
-    "variants": "variants",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

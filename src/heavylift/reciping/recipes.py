@@ -12,7 +12,6 @@ from heavylift.planning import Planning
 from heavylift.recipe.job import DECODE, PREFILL, SERVE, Job
 from heavylift.recipe.launches import launch, split_launch
 from heavylift.reciping import embedded
-from heavylift.reciping import variants as forms
 from heavylift.reciping.choices import recommended
 from heavylift.reciping.plans import planned
 from heavylift.reciping.pools import pools
@@ -26,7 +25,6 @@ from heavylift.records.recipe import (
     Recipe,
     RecipeRefusal,
     SourceNote,
-    VariantTable,
 )
 
 
@@ -67,10 +65,6 @@ class Reciping:
         refused = refusal(shelf, wish, knowledge, job)
         spec = launch(job, shelf.router(job.serving)) if refused is None else None
         return self._record(job, {SERVE: plan}, spec, refused, choices)
-
-    def variants(self, model: str) -> VariantTable:
-        """The published forms of a model, each with the smallest rack that holds it."""
-        return forms.variants(self._shelf, model)
 
     def _split(
         self,

@@ -122,33 +122,3 @@ class LaunchDiff:
     new: str
     differences: tuple[Difference, ...]
     schema: int = SCHEMA
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VariantRow:
-    """A published form of a model. `rack` is the smallest that holds it, by memory in all; None
-    where no engine of ours loads it or none of the racks tried holds it.
-    """
-
-    id: str
-    title: str
-    bytes_total: int | None
-    engines: tuple[str, ...]
-    repo: str | None
-    note: str | None
-    source: str
-    as_of: str
-    rack: str | None = None
-    rack_engine: str | None = None
-    verdict: PlanVerdict | None = None
-    status: Status | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VariantTable:
-    """All published forms of a model, as its facts list them."""
-
-    model: str
-    title: str
-    rows: tuple[VariantRow, ...]
-    schema: int = SCHEMA

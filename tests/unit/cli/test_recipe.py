@@ -1,4 +1,4 @@
-"""`heavylift recipe` and `heavylift variants`: files, screens, statuses."""
+"""`heavylift recipe`: files, screens, statuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 from heavylift.cli.recipe import command
 from heavylift.cli.text import keys
-from heavylift.cli.variants import command as variants
 from heavylift.errors import Exit, HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.records.launch import LaunchSpec
@@ -140,10 +139,6 @@ def test_screens_are_eighty_columns_but_for_commands() -> None:
     shown = run(*B300, "--explain").stdout.splitlines()
     long = [line for line in shown if len(line) > WIDTH]
     assert all("{" in line or line.startswith("next:") for line in long)
-    listed = CliRunner().invoke(variants, ["kimi-k3"], standalone_mode=False)
-    assert listed.return_value == Exit.OK
-    assert all(len(line) <= WIDTH for line in listed.stdout.splitlines())
-    assert "ud-iq1-s" in listed.stdout
 
 
 def test_every_reason_and_remark_has_its_words() -> None:

@@ -335,7 +335,7 @@ def test_the_embedded_engine_runs_where_it_is_installed(reciping: Reciping) -> N
     assert recipe.launch.deadline_s == recipe.launch.health.start_period_s
 
 
-# --- differences and variants --------------------------------------------------------------------
+# --- differences ---------------------------------------------------------------------------------
 
 
 def _launch(recipe: Recipe) -> LaunchSpec:
@@ -363,14 +363,3 @@ def test_racks_differ_in_ranks(make_recipe: Make) -> None:
     new = _launch(make_recipe("kimi-k3", "8xGB300", "vllm"))
     found = {each.name for each in difference(old, new, ("a", "b")).differences}
     assert found >= {"serve-1", "--nnodes", "nodes"}
-
-
-def test_every_form_has_its_smallest_rack(reciping: Reciping) -> None:
-    """GGUF forms name llama.cpp and a rack that holds them; what no engine loads has none."""
-    table = reciping.variants("kimi-k3")
-    rows = {row.id: row for row in table.rows}
-    assert rows["native"].bytes_total == 1_560_860_324_864
-    assert rows["ud-iq1-s"].rack_engine == "llamacpp"
-    assert rows["ud-iq1-s"].rack is not None
-    assert rows["mlx-mxfp4"].rack is None
-    assert all(row.source for row in table.rows)
