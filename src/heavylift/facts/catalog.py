@@ -347,6 +347,9 @@ class Catalog:
         decoder = Decoder("sources.toml", sources=None)
         decoded: dict[str, Source] = {}
         for identifier, table in self._table("sources.toml").items():
+            if not isinstance(table, dict):
+                decoder.defect(identifier, "wrong_type", f"table: {table!r:.60}")
+                continue
             source = decoder.record(Source, table, identifier, given={"id": identifier})
             if source is not None:
                 decoded[identifier] = source

@@ -91,7 +91,7 @@ def test_a_version_nobody_read_is_not_written(make_recipe: Make) -> None:
         ("2x8xH200", "vllm", {"kv_cache_dtype": "fp8"}, "REC012"),
         ("2x8xB200", "vllm", {"start": {"draft": "redhat-dspark"}}, "REC012"),
         ("8xB300", "sglang", {"start": {"draft": "redhat-dspark"}}, "REC029"),
-        ("8xB300", "ollama", {"variant": "ud-iq1-s"}, "REC012"),
+        ("8xB300", "ollama", {}, "REC012"),
         ("4x8xH100", "vllm", {"tensor": 16, "data": 2}, "REC013"),
         ("3x8xB300", "vllm", {"split": (1, 1)}, "REC021"),
         ("2x8xMI355X", "atom", {"split": (1, 1)}, "REC023"),
