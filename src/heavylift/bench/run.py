@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -147,7 +147,7 @@ class _Bench:
             server=monitor.points(),
             valid=not reasons,
             invalid_reasons=reasons,
-            **{name: getattr(figures, name) for name in stats.Figures.__slots__},
+            **{each.name: getattr(figures, each.name) for each in fields(figures)},
         )
         self.stages.append(stage)
         self._on_step("stage", {"stage": stage})

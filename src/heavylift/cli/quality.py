@@ -74,7 +74,8 @@ def command(reference: str, candidate: str, as_json: bool, **given: Any) -> int:
     from heavylift.cli.bench import extra_body
     from heavylift.quality import run
     from heavylift.quality.questions import questions
-    from heavylift.quality.records import Side, Verdict
+    from heavylift.quality.records import Verdict
+    from heavylift.records.served_model import ServedModel
 
     chance = random.Random(given["seed"]).random  # noqa: S311 - questions, not secrecy
     if given["questions"] is not None:
@@ -90,11 +91,11 @@ def command(reference: str, candidate: str, as_json: bool, **given: Any) -> int:
         candidate=_source(candidate, given["key_env"]),
         questions=asked,
         margin=given["margin"],
-        reference_side=Side(
-            name=reference, model=given["reference_model"], variant=given["reference_variant"]
+        reference_side=ServedModel(
+            url=reference, model=given["reference_model"], variant=given["reference_variant"]
         ),
-        candidate_side=Side(
-            name=candidate,
+        candidate_side=ServedModel(
+            url=candidate,
             model=given["candidate_model"],
             variant=given["candidate_variant"],
             is_quantised=given["quantised"],

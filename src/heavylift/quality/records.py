@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from heavylift.records.served_model import ServedModel
 from heavylift.stats import Interval
 
 SCHEMA: Final = 1
@@ -73,19 +74,6 @@ class Contrast:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
-    """One of the two: where it was and what is known of it."""
-
-    name: str
-    model: str | None = None
-    engine: str | None = None
-    version: str | None = None
-    variant: str | None = None
-    release: str | None = None
-    is_quantised: bool | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """The comparison. `noise_floor`: the reference against itself; None = it was not asked twice.
 
@@ -95,8 +83,8 @@ class Comparison:
     worked out before the first answer, assuming that one item in ten differs.
     """
 
-    reference: Side
-    candidate: Side
+    reference: ServedModel
+    candidate: ServedModel
     started_at: str
     heavylift_version: str
     margin: float

@@ -16,7 +16,8 @@ from heavylift import __version__
 from heavylift.errors import HeavyliftError
 from heavylift.quality import compare, stats
 from heavylift.quality.grade import grade
-from heavylift.quality.records import Answer, Comparison, Question, Side
+from heavylift.quality.records import Answer, Comparison, Question
+from heavylift.records.served_model import ServedModel
 from heavylift.wire.client import Client, Endpoint, Limits
 from heavylift.wire.failures import UNDECODABLE
 from heavylift.wire.reply import ChatRequest
@@ -42,8 +43,8 @@ class Wish:
     candidate: Endpoint | Path
     questions: tuple[Question, ...]
     margin: float
-    reference_side: Side
-    candidate_side: Side
+    reference_side: ServedModel
+    candidate_side: ServedModel
     samples: int = 1
     noise_floor: bool = True
     concurrency: int = 8
@@ -90,15 +91,15 @@ async def run(wish: Wish, on_answer: OnAnswer) -> Comparison:
 
 
 async def _answers(
-    wish: Wish, source: Endpoint | Path, side: Side, on_answer: OnAnswer, *, again: int = 0
-) -> tuple[Sequence[Answer], Side]:
+    wish: Wish, source: Endpoint | Path, side: ServedModel, on_answer: OnAnswer, *, again: int = 0
+) -> tuple[Sequence[Answer], ServedModel]:
     if isinstance(source, Path):
         return read_answers(source), side
     async with Client(source, limits=wish.limits) as client:
         model = side.model or (await client.first_model()).id
         identity = await client.identity()
         answers = await _ask_all(
-            wish, client, model=model, name=side.name, again=again, on_answer=on_answer
+            wish, client, model=model, name=side.url, again=again, on_answer=on_answer
         )
     return answers, replace(side, model=model, engine=identity.engine, version=identity.version)
 

@@ -11,8 +11,9 @@ import pytest
 from heavylift.devserver.scenario import Scenario, Then, decode
 from heavylift.devserver.server import ScriptedServer
 from heavylift.errors import HeavyliftError
-from heavylift.quality.records import Comparison, Question, Side, Verdict
+from heavylift.quality.records import Comparison, Question, Verdict
 from heavylift.quality.run import Wish, read_answers, read_questions, run
+from heavylift.records.served_model import ServedModel
 from heavylift.wire.client import Endpoint
 
 SUMS = tuple(
@@ -43,8 +44,8 @@ def compared(reference: str, candidate: str, *, samples: int = 1) -> Comparison:
                 candidate=Endpoint.parse(other.url),
                 questions=SUMS,
                 margin=0.05,
-                reference_side=Side(name="one"),
-                candidate_side=Side(name="other", variant="int4", is_quantised=True),
+                reference_side=ServedModel(url="one"),
+                candidate_side=ServedModel(url="other", variant="int4", is_quantised=True),
                 samples=samples,
             )
             return await run(wish, lambda _name, _done, _total: None)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from heavylift.cli.output import glyphs
 from heavylift.cli.text import text
-from heavylift.quality.records import Comparison, Contrast, Side, Verdict
+from heavylift.quality.records import Comparison, Contrast, Verdict
+from heavylift.records.served_model import ServedModel
 
 _GLYPH = {
     Verdict.EQUIVALENT: "ok",
@@ -54,7 +55,7 @@ def lines(record: Comparison) -> Iterator[str]:
     yield f"{glyphs()[_GLYPH[record.verdict]]} {verdict_words(record)}"
 
 
-def side_line(key: str, side: Side) -> str:
+def side_line(key: str, side: ServedModel) -> str:
     """One side: model, variant, engine, version, release, where."""
     unknown = text("served.unknown")
     described = text(
@@ -64,7 +65,7 @@ def side_line(key: str, side: Side) -> str:
         engine=side.engine or unknown,
         version=side.version or unknown,
         release=side.release or unknown,
-        url=side.name,
+        url=side.url,
     )
     return f"{text(f'{key}_word')}: {described}"
 
