@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from heavylift.records.served_model import ServedModel
+from heavylift.telemetry.gpu_readings import GpuReading
 from heavylift.wire.failures import Failure
 
 SCHEMA: Final = 1
@@ -128,20 +129,6 @@ class ServerPoint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GpuPoint:
-    """One GPU at one time (seconds after the stage began), as the machine's own tool says it.
-
-    None = the tool did not say.
-    """
-
-    at_s: float
-    gpu: int
-    memory_used_bytes: int | None = None
-    power_w: float | None = None
-    use_ratio: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
     """What the samples of one stage say by themselves. Latencies are of successful requests only;
     None = none was.
@@ -205,7 +192,7 @@ class Stage(Figures):
     offered_per_s: float | None
     client: ClientHealth
     server: tuple[ServerPoint, ...]
-    gpus: tuple[GpuPoint, ...] = ()
+    gpus: tuple[GpuReading, ...] = ()
     forecast: Forecast | None = None
     valid: bool
     invalid_reasons: tuple[str, ...]

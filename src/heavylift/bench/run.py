@@ -28,6 +28,7 @@ from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
 from heavylift.records.served_model import ServedModel
 from heavylift.telemetry.engine_queue import MetricNames
+from heavylift.telemetry.gpu_watch import Command, GpuWatch
 from heavylift.wire.client import Client, Endpoint, Identity, Limits, unanswered
 
 _CALIBRATION_CHARS: Final = 8000
@@ -44,7 +45,8 @@ class Wish:
 
     `loads` are the stages. With `find_under`, the highest concurrency that meets that SLO is
     searched, at most `loads[0].concurrency`, and the stages are the tries. `warm_up` None = as
-    many requests as there are at once. `trace` empty = prompts are made.
+    many requests as there are at once. `trace` empty = prompts are made. `gpu_command`: what is
+    asked about the GPUs meanwhile; None = nothing is.
     """
 
     endpoint: Endpoint
@@ -60,6 +62,7 @@ class Wish:
     bounds: validity.Bounds = field(default_factory=validity.Bounds)
     samples_file: Path | None = None
     metric_names: MetricNames = field(default_factory=dict)
+    gpu_command: Command | None = None
     variant: str | None = None
     release: str | None = None
     is_quantised: bool | None = None
@@ -129,7 +132,10 @@ class _Bench:
         """Send one load and work out its figures."""
         wish = self._wish
         run = Run(self._client, self._asking, self._write)
-        async with Monitor(self._client, wish.metric_names) as monitor:
+        async with (
+            Monitor(self._client, wish.metric_names) as monitor,
+            GpuWatch(wish.gpu_command) as watch,
+        ):
             if load.kind is LoadKind.CLOSED:
                 await run.closed(self._conversations(load.requests), load.concurrency or 1)
             else:
@@ -145,6 +151,7 @@ class _Bench:
             offered_per_s=_offered_per_s(load, run.samples),
             client=client,
             server=monitor.points(),
+            gpus=tuple(watch.points),
             valid=not reasons,
             invalid_reasons=reasons,
             **{each.name: getattr(figures, each.name) for each in fields(figures)},

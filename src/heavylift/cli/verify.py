@@ -17,12 +17,19 @@ from heavylift.units import parse_tokens
 
 if TYPE_CHECKING:  # imported when a verification runs: --help stays fast
     from heavylift.facts.catalog import Catalog
+    from heavylift.facts.schema import Golden
+    from heavylift.records.plan import Plan
     from heavylift.verify.records import CheckResult
     from heavylift.verify.run import Wish
 
 _FILE: Final = OutputFile()
+_RUNNABLE: Final = click.Path(exists=True, dir_okay=False, executable=True, path_type=Path)
 _READABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-_FEATURES: Final = ("tools", "structured", "reasoning", "images", "completions", "messages")
+_FEATURES: Final = (
+    *("tools", "structured", "reasoning", "images", "completions", "messages", "responses"),
+    "dynamic_tools",
+)
+_SOAK_HOURS: Final = 1.0
 
 
 @click.command(help=text("verify.help"))
@@ -58,8 +65,12 @@ _FEATURES: Final = ("tools", "structured", "reasoning", "images", "completions",
     show_default=True,
     help=text("verify.concurrency"),
 )
+@click.option(
+    "--hours", type=FiniteRange(min=0, min_open=True), metavar="HOURS", help=text("verify.hours")
+)
 @click.option("--plan", type=_READABLE, help=text("verify.plan"))
 @click.option("--log", type=_READABLE, help=text("verify.log"))
+@click.option("--gpu-tool", type=_RUNNABLE, help=text("served.gpu_tool"))
 @click.option("--extra", metavar="JSON", help=text("bench.extra"))
 @click.option(
     "--timeout",
@@ -85,7 +96,13 @@ def command(url: str, junit: Path | None, html: Path | None, as_json: bool, **gi
     wish = _wish(url, served, given)
     out = sink(as_json)
     verification = asyncio.run(
-        run.run(wish, lambda check: out.step("verify.step", line=check_line(check)))
+        run.run(
+            wish,
+            lambda check: out.step("verify.step", line=check_line(check)),
+            lambda number, seconds: out.step(
+                "verify.round", number=number, minutes=f"{seconds / 60:.1f}"
+            ),
+        )
     )
     out.record("verify", verification)
     for path, render in ((junit, junit_file.render), (html, page.render)):
@@ -102,21 +119,27 @@ def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
     from heavylift.bench.files import shipped_prose
     from heavylift.cli.bench import extra_body
     from heavylift.facts.catalog import Catalog
+    from heavylift.telemetry.gpu_watch import tool_for
     from heavylift.verify.records import Profile
     from heavylift.verify.run import Wish
-    from heavylift.verify.suites import own, require_known, shipped
+    from heavylift.verify.suites import golden_checks, own, require_known, shipped
     from heavylift.wire.client import Limits
 
     catalog = Catalog()
     formats = catalog.reply_formats()
-    own_checks = () if given["checks"] is None else own(given["checks"])
-    checks = (*shipped(), *own_checks)
+    own_checks, own_probes = ((), {}) if given["checks"] is None else own(given["checks"])
+    checks = (*shipped(), *golden_checks(_goldens(catalog, served.model)), *own_checks)
     require_known(checks, (*given["only"], *given["skip"]))
     timeout_s = given["timeout"]
+    profile = Profile(given["profile"])
+    if given["hours"] is not None and profile is not Profile.SOAK:
+        raise HeavyliftError("USE078", {"profile": profile})
+    hours = given["hours"] or (_SOAK_HOURS if profile is Profile.SOAK else 0.0)
+    plan = _plan(given["plan"])
     return Wish(
         endpoint=served.endpoint(url),
         checks=checks,
-        profile=Profile(given["profile"]),
+        profile=profile,
         prose=shipped_prose(),
         markers=tuple(marker for each in formats for marker in each.markers),
         model=served.model,
@@ -133,7 +156,11 @@ def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
         variant=served.variant,
         release=served.release,
         is_quantised=served.quantised,
-        extra_results=_memory(given["plan"], given["log"]),
+        extra_results=_logged_memory(plan, given["log"]),
+        probes=own_probes,
+        soak_s=3600 * hours,
+        gpu_command=tool_for(url, given["gpu_tool"]),
+        plan=plan,
     )
 
 
@@ -147,12 +174,17 @@ def _tokens(words: str) -> int:
         ) from None
 
 
+def _family(catalog: Catalog, model: str) -> str | None:
+    """The family of a model; None for one that is not known."""
+    try:
+        return catalog.model(model).family
+    except HeavyliftError:
+        return None
+
+
 def _known_features(catalog: Catalog, model: str) -> frozenset[str]:
     """What the model is known to do, by the facts; nothing for a model that is not known."""
-    try:
-        family = catalog.model(model).family
-    except HeavyliftError:
-        return frozenset()
+    family = _family(catalog, model)
     return frozenset(
         feature
         for each in catalog.reply_formats()
@@ -161,19 +193,27 @@ def _known_features(catalog: Catalog, model: str) -> frozenset[str]:
     )
 
 
-def _memory(plan: Path | None, log: Path | None) -> tuple[CheckResult, ...]:
-    """Planned against observed memory, where a plan and the engine's log are given.
+def _goldens(catalog: Catalog, model: str) -> tuple[Golden, ...]:
+    """The requests whose prompt tokens are known of this model."""
+    family = _family(catalog, model)
+    return tuple(each for each in catalog.goldens() if family in each.families)
 
-    Raises PLAN041 for a plan that is none, with a log or without.
-    """
-    if plan is None:
-        return ()
+
+def _plan(path: Path | None) -> Plan | None:
+    """The plan in a file. Raises PLAN041 for one that is none."""
+    if path is None:
+        return None
     from heavylift.cli.last import decode_plan
 
-    planned = decode_plan(plan.read_bytes(), str(plan))
+    return decode_plan(path.read_bytes(), str(path))
+
+
+def _logged_memory(plan: Plan | None, log: Path | None) -> tuple[CheckResult, ...]:
+    """Planned against observed memory by the engine's own log. Raises USE079 for a log alone."""
     if log is None:
         return ()
+    if plan is None:
+        raise HeavyliftError("USE079", {})
     from heavylift.verify.memory import memory_results
 
-    lines = log.read_text("utf-8", "replace").splitlines()
-    return memory_results(planned, lines)
+    return memory_results(plan, log.read_text("utf-8", "replace").splitlines())

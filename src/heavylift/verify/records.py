@@ -36,12 +36,14 @@ class Trial:
     """One trial of a check. `reason` None = it passed; else its name: a failure class of the wire
     or one of the judges' own. `evidence` is what was seen, cut short.
 
-    `unsupported`: the server refused the feature itself. `figures` are measured on the way.
+    `unsupported`: the server refused the feature itself. `undecided`: nothing can be concluded.
+    `figures` are measured on the way.
     """
 
     reason: str | None = None
     evidence: str = ""
     unsupported: bool = False
+    undecided: bool = False
     figures: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from heavylift.verify.judge import wrong_text, wrong_usage
-from heavylift.verify.probes.base import Params, Probe, Situation, refused, shown, verdict
+from heavylift.verify.probes.base import (
+    Params,
+    Probe,
+    Situation,
+    refused,
+    refused_route,
+    shown,
+    verdict,
+)
 from heavylift.verify.records import Trial
 from heavylift.wire.client import Outcome
 from heavylift.wire.failures import Failure
+from heavylift.wire.openai import as_message
 
 
 def listed(situation: Situation, _: Params) -> Probe:
@@ -22,11 +33,12 @@ def listed(situation: Situation, _: Params) -> Probe:
 
 
 def answer(situation: Situation, params: Params) -> Probe:
-    """A sum is added up; `stream` says how the answer is to come."""
+    """A sum is added up; `stream` says how the answer is to come, `route` where it is asked."""
     one, other = 10 + situation.pick(40), 10 + situation.pick(40)
     question = f"What is {one} + {other}? Answer with the number."
-    (outcome,) = yield (situation.ask(question, stream=params["stream"]),)
-    failed = situation.failed(outcome)
+    route = params.get("route", "chat")
+    (outcome,) = yield (situation.ask(question, stream=params["stream"], route=route),)
+    failed = refused_route(outcome, params) or situation.failed(outcome)
     if failed is not None:
         return failed
     reason = wrong_text(outcome.reply, str(one + other))
@@ -35,9 +47,12 @@ def answer(situation: Situation, params: Params) -> Probe:
 
 def healthy_text(situation: Situation, params: Params) -> Probe:
     """Whatever is answered is text: it ends in order, and no sign fills it (`!!!!`)."""
-    (outcome,) = yield (situation.ask(params["question"], stream=params.get("stream", True)),)
-    failed = situation.failed(outcome)
-    return failed or verdict(None, outcome, ttft_s=outcome.latency.ttft_s)
+    route, stream = params.get("route", "chat"), params.get("stream", True)
+    (outcome,) = yield (situation.ask(params["question"], stream=stream, route=route),)
+    failed = refused_route(outcome, params) or situation.failed(outcome)
+    gaps = outcome.latency.itl_s
+    gap_s = sum(gaps) / len(gaps) if gaps else None
+    return failed or verdict(None, outcome, ttft_s=outcome.latency.ttft_s, gap_s=gap_s)
 
 
 def parity(situation: Situation, _: Params) -> Probe:
@@ -178,20 +193,29 @@ def other_route(situation: Situation, params: Params) -> Probe:
     return verdict(wrong_text(outcome.reply, "42"), outcome)
 
 
-def same_answers(situation: Situation, _: Params) -> Probe:
-    """Two endpoints, a gateway and its engine for one, agree on a greedy request."""
-    question = f"Repeat exactly: {situation.word()} {situation.word()}"
-    (here,) = yield (situation.ask(question, seed=1),)
-    (there,) = yield (situation.ask(question, seed=1, elsewhere=True),)
-    failed = situation.failed(here) or situation.failed(there)
+def recalled(situation: Situation, params: Params) -> Probe:
+    """A number told before is said when it is asked for: told in the system message, or in an
+    earlier turn (whose prompt a prefix cache then has). Params: `told` (`system`, `turn`), `route`.
+    """
+    route = params.get("route", "chat")
+    number = str(10000 + situation.pick(90000))
+    told = f"The access number of Oslo is {number}."
+    question = {"role": "user", "content": "What is the access number of Oslo?"}
+    history: tuple[dict[str, Any], ...] = ({"role": "system", "content": told},)
+    if params["told"] == "turn":
+        first = {"role": "user", "content": f"{told} Say only: ready."}
+        (opening,) = yield (situation.converse((first,), route=route),)
+        failed = refused_route(opening, params) or situation.failed(opening)
+        if failed is not None:
+            return failed
+        history = (first, as_message(opening.reply))
+    (outcome,) = yield (situation.converse((*history, question), route=route),)
+    failed = refused_route(outcome, params) or situation.failed(outcome)
     if failed is not None:
         return failed
-    same = (here.reply.text, here.reply.finish_reason) == (
-        there.reply.text,
-        there.reply.finish_reason,
-    )
-    evidence = f"{shown(here)} | {shown(there)}"
-    return Trial(reason=None if same else "endpoints_differ", evidence=evidence)
+    usage = outcome.reply.usage
+    cached = None if usage is None else usage.cached_tokens
+    return verdict(wrong_text(outcome.reply, number), outcome, cached_tokens=cached)
 
 
 def own_question(situation: Situation, params: Params) -> Probe:
