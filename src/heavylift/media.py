@@ -7,6 +7,7 @@ one bit per pixel in PNG.
 from __future__ import annotations
 
 import base64
+import functools
 import math
 import struct
 import zlib
@@ -62,6 +63,7 @@ def plain_avi(colour: Rgb, size: int = 64, frames: int = 8) -> bytes:
     return _riff(b"AVI ", header + movie + _chunk(b"idx1", index))
 
 
+@functools.cache
 def wide_png(side: int) -> bytes:
     """A white square of `side` × `side` pixels in a file of some kilobytes: one bit per pixel."""
     row = b"\x00" + b"\xff" * ((side + 7) // 8)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from heavylift import __version__
-from heavylift.bench import schedule, slo, stats, validity
+from heavylift.bench import roofline, schedule, slo, stats, validity
 from heavylift.bench.load import Asking, Run
 from heavylift.bench.monitor import Monitor
 from heavylift.bench.prompts import (
@@ -26,6 +26,7 @@ from heavylift.bench.prompts import (
 from heavylift.bench.records import Found, Load, LoadKind, Report, Sample, Stage
 from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
+from heavylift.plan.speed import Forecaster
 from heavylift.records.served_model import ServedModel
 from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.telemetry.gpu_watch import Command, GpuWatch
@@ -46,7 +47,7 @@ class Wish:
     `loads` are the stages. With `find_under`, the highest concurrency that meets that SLO is
     searched, at most `loads[0].concurrency`, and the stages are the tries. `warm_up` None = as
     many requests as there are at once. `trace` empty = prompts are made. `gpu_command`: what is
-    asked about the GPUs meanwhile; None = nothing is.
+    asked about the GPUs meanwhile; None = nothing is. `forecaster`: of the plan that is served.
     """
 
     endpoint: Endpoint
@@ -63,6 +64,7 @@ class Wish:
     samples_file: Path | None = None
     metric_names: MetricNames = field(default_factory=dict)
     gpu_command: Command | None = None
+    forecaster: Forecaster | None = None
     variant: str | None = None
     release: str | None = None
     is_quantised: bool | None = None
@@ -152,6 +154,11 @@ class _Bench:
             client=client,
             server=monitor.points(),
             gpus=tuple(watch.points),
+            forecast=(
+                None
+                if wish.forecaster is None
+                else roofline.forecast(load, figures, wish.forecaster)
+            ),
             valid=not reasons,
             invalid_reasons=reasons,
             **{each.name: getattr(figures, each.name) for each in fields(figures)},

@@ -74,13 +74,52 @@ class Contrast:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Spread:
+    """A divergence over all positions, in nats; the interval of the mean is over prompts."""
+
+    mean: float
+    interval: Interval
+    median: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Divergence:
+    """How far the predictions of the same tokens lie apart: lower bounds, see
+    `heavylift.quality.divergence`.
+
+    `forward`: of the candidate from the reference, `backward` the other way. `floor_mean`: the
+    reference from itself, scored twice. `top1_agreement`: share of positions with the same
+    likeliest token. `probability_change_rms`: of the forced tokens. `uncovered_*`: probability of
+    the tokens that a server did not tell, of which it tells `top`.
+    """
+
+    prompts: int
+    positions: int
+    top: int
+    forward: Spread
+    backward: Spread
+    floor_mean: float | None
+    top1_agreement: float
+    top1_interval: Interval
+    probability_change_rms: float | None
+    uncovered_reference_mean: float
+    uncovered_reference_max: float
+    uncovered_candidate_mean: float
+    uncovered_candidate_max: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """The comparison. `noise_floor`: the reference against itself; None = it was not asked twice.
 
     `same_text`: share of answers word for word the same, candidate against reference;
     `same_text_floor`: reference against itself. The difference, the interval and the minimum
     detectable effect beside the contrasts are those over all items. `detectable_beforehand` was
-    worked out before the first answer, assuming that one item in ten differs.
+    worked out before the first answer, assuming that one item in ten differs. `divergence` None =
+    tokens were not scored; `divergence_missing` says why (`not_asked`, `not_offered`,
+    `tokens_differ`, `no_text`, `files`).
     """
 
     reference: ServedModel
@@ -97,4 +136,6 @@ class Comparison:
     noise_floor: Contrast | None = None
     same_text: float | None = None
     same_text_floor: float | None = None
+    divergence: Divergence | None = None
+    divergence_missing: str | None = None
     schema: int = SCHEMA
