@@ -23,9 +23,19 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """A call of a function that was asked for: its arguments, a list, and what it must return."""
+
+    arguments: str
+    expected: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """A question with a checkable answer. `expected`: each of these must be in the answer (of
-    alternatives separated by `|`, one). `number`: the last number of the answer is it.
+    alternatives separated by `|`, one). `number`: the last number of the answer is it. `function`:
+    the answer is a program, run in a sandbox, whose function must return what the `cases` (JSON)
+    say.
     """
 
     id: str
@@ -34,6 +44,8 @@ class Question:
     text: str
     expected: tuple[str, ...] = ()
     number: int | None = None
+    function: str | None = None
+    cases: tuple[Case, ...] = ()
     max_tokens: int | None = None
 
 

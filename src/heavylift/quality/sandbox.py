@@ -42,7 +42,7 @@ class Ran:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sandbox:
-    """A way to isolate. `command` comes before Python's; `builds_root`: the child makes the root."""
+    """A way to isolate. `command` comes before Python's; `builds_root`: the child makes a root."""
 
     name: str
     command: tuple[str, ...]
@@ -117,9 +117,7 @@ def ways() -> tuple[Sandbox, ...]:
         seen = (sys.base_prefix,)
         readable = [part for path in seen for part in ("--ro-bind", path, path)]
         links = [
-            part
-            for path in ("/bin", "/lib", "/lib64")
-            for part in _as_the_host_has_it(Path(path))
+            part for path in ("/bin", "/lib", "/lib64") for part in _as_the_host_has_it(Path(path))
         ]
         found.append(
             Sandbox(

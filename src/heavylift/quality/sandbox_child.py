@@ -9,8 +9,10 @@ import ctypes
 import os
 import resource
 import sys
+from pathlib import Path
 
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC = 1, 2, 4, 32, 4096, 16384
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC = 4096, 16384
 MS_PRIVATE, MNT_DETACH = 1 << 18, 2
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
@@ -33,15 +35,15 @@ def main(root: str) -> None:
     if root:
         build(libc, root)
     os.chdir("/tmp")  # noqa: S108 - of the new root
-    with open("program.py", "wb") as file:
-        file.write(program)
+    Path("program.py").write_bytes(program)
     for limit, value in LIMITS:
         resource.setrlimit(limit, (value, value))
     for capability in range(LAST_CAPABILITY + 1):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         sys.exit("no_new_privs")
-    os.execve(sys.executable, [sys.executable, "-I", "-S", "program.py"], {})
+    python = sys.executable
+    os.execve(python, [python, "-I", "-S", "program.py"], {})  # noqa: S606 - the program itself
 
 
 def build(libc: ctypes.CDLL, root: str) -> None:
@@ -54,25 +56,26 @@ def build(libc: ctypes.CDLL, root: str) -> None:
 
     mount("none", "/", None, MS_REC | MS_PRIVATE, None)
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
-    for path in (*("/usr", "/bin", "/lib", "/lib64"), sys.base_prefix):
-        target = root + path
-        if os.path.islink(path) and os.path.dirname(path) == "/":
-            os.symlink(os.readlink(path), target)
-        elif os.path.isdir(path) and not os.path.exists(target):
-            os.makedirs(target)
-            mount(path, target, None, MS_BIND | MS_REC, None)
+    for path in map(Path, (*("/usr", "/bin", "/lib", "/lib64"), sys.base_prefix)):
+        target = Path(f"{root}{path}")
+        if path.is_symlink() and path.parent == Path("/"):
+            target.symlink_to(path.readlink())
+        elif path.is_dir() and not target.exists():
+            target.mkdir(parents=True)
+            mount(str(path), str(target), None, MS_BIND | MS_REC, None)
             # What the host's own mount forbids must stay forbidden, or the kernel refuses.
-            kept = os.statvfs(path).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | 8)
-            mount("none", target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept, None)
+            kept = os.statvfs(path).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept
+            mount("none", str(target), None, flags, None)
     for name in ("tmp", "old"):
-        os.makedirs(f"{root}/{name}", exist_ok=True)
+        Path(root, name).mkdir(exist_ok=True)
     number = PIVOT_ROOT.get(os.uname().machine)
     if number is None or libc.syscall(number, root.encode(), f"{root}/old".encode()) != 0:
         sys.exit(f"pivot_root: {os.strerror(ctypes.get_errno())}")
     os.chdir("/")
     if libc.umount2(b"/old", MNT_DETACH) != 0:
         sys.exit(f"umount: {os.strerror(ctypes.get_errno())}")
-    os.rmdir("/old")
+    Path("/old").rmdir()
     mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m")  # noqa: S108 - of the new root
     mount("none", "/", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, None)
 
