@@ -13,6 +13,7 @@ from heavylift.stats import Chance
 
 PER_GROUP: Final = 80
 """Questions per group: half in each language. Those about Chinese texts are asked in both."""
+_TRIES: Final = 50
 _SHORT: Final = 1024
 _LONG: Final = 2048
 
@@ -47,7 +48,7 @@ capital of Cuba|Havana|古巴的首都|哈瓦那
 capital of Vietnam|Hanoi|越南的首都|河内
 chemical symbol of silver|Ag|银的化学符号|Ag
 chemical symbol of lead|Pb|铅的化学符号|Pb
-chemical symbol of potassium|K|钾的化学符号|K
+chemical symbol of mercury|Hg|汞的化学符号|Hg
 largest animal on Earth|blue whale|地球上最大的动物|蓝鲸
 hardest natural mineral|diamond|自然界最硬的矿物|金刚石|钻石
 planet with the brightest rings|Saturn|光环最明亮的行星|土星
@@ -72,8 +73,17 @@ def questions(chance: Chance, prose: str, per_group: int = PER_GROUP) -> tuple[Q
         ("chinese", _chinese),
         ("summary", lambda chance, number: _summary(chance, number, prose)),
     )
-    made = [make(chance, number) for _, make in makers for number in range(per_group)]
-    return (*_facts(per_group), *made)
+    made: dict[str, Question] = {}
+    for _, make in makers:
+        for number in range(per_group):
+            question = make(chance, number)
+            for _ in range(_TRIES):
+                # Small numbers meet again by chance; a question asked twice is one.
+                if question.text not in made:
+                    break
+                question = make(chance, number)
+            made[question.text] = question
+    return (*_facts(per_group), *made.values())
 
 
 def _facts(per_group: int) -> Iterator[Question]:

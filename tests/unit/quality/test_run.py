@@ -11,8 +11,9 @@ import pytest
 from heavylift.devserver.scenario import Scenario, Then, decode
 from heavylift.devserver.server import ScriptedServer
 from heavylift.errors import HeavyliftError
+from heavylift.quality.imports import read_answers
 from heavylift.quality.records import Comparison, Question, Verdict
-from heavylift.quality.run import Wish, read_answers, read_questions, run
+from heavylift.quality.run import Wish, read_questions, run
 from heavylift.records.served_model import ServedModel
 from heavylift.wire.client import Endpoint
 
@@ -79,7 +80,7 @@ def test_graded_answers_are_read_from_files(tmp_path: Path) -> None:
     path = tmp_path / "samples_gsm8k.jsonl"
     path.write_text('{"doc_id": 3, "exact_match": 1.0}\n{"question": "a", "right": false}\n')
     first, second = read_answers(path)
-    assert (first.question, first.group, first.right) == ("3", "samples_gsm8k", True)
+    assert (first.question, first.group, first.right) == ("gsm8k:3", "gsm8k", True)
     assert (second.question, second.right) == ("a", False)
 
 

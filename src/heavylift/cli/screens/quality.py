@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
-from heavylift.cli.output import glyphs
+from heavylift.cli.output import WIDTH, glyphs
 from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
 from heavylift.quality.records import Comparison, Contrast, Verdict
@@ -45,7 +46,8 @@ def lines(record: Comparison) -> Iterator[str]:
             share=f"{record.same_text:.1%}",
             floor=f"{record.same_text_floor:.1%}",
         )
-    yield from divergence_lines(record)
+    for line in divergence_lines(record):
+        yield from wrap(line, WIDTH, subsequent_indent="  ")
     for contrast in record.contrasts[:1]:
         for key, failures in (
             ("quality.reference", contrast.reference_failures),
