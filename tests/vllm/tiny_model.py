@@ -4,6 +4,7 @@ its weights when asked. Run by the Python that has the engine: `python tiny_mode
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -22,17 +23,19 @@ TEMPLATE = (
 
 def main(folder: Path, noise: float) -> None:
     """Writes the model; the same weights every time but for the noise."""
-    import torch  # noqa: PLC0415 - only the engine's Python has it
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
-    from transformers import LlamaConfig, LlamaForCausalLM  # noqa: PLC0415
+    # Only the engine's Python has these.
+    torch, tokenizers, transformers = map(
+        importlib.import_module, ("torch", "tokenizers", "transformers")
+    )
+    decoders, pre_tokenizers = tokenizers.decoders, tokenizers.pre_tokenizers
 
     folder.mkdir(parents=True, exist_ok=True)
     special = ["<s>", "</s>", "<|user|>", "<|assistant|>", "<|system|>"]
-    tokenizer: Any = Tokenizer(models.BPE())
+    tokenizer: Any = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
+    trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=512, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator([TEXT] * 4, trainer)
@@ -46,7 +49,7 @@ def main(folder: Path, noise: float) -> None:
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     torch.manual_seed(1)
-    config = LlamaConfig(
+    config = transformers.LlamaConfig(
         vocab_size=tokenizer.get_vocab_size(),
         hidden_size=128,
         intermediate_size=256,
@@ -58,7 +61,7 @@ def main(folder: Path, noise: float) -> None:
         eos_token_id=1,
         initializer_range=0.3,
     )
-    model: Any = LlamaForCausalLM(config)
+    model: Any = transformers.LlamaForCausalLM(config)
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(noise * weights.std() * torch.randn_like(weights))

@@ -54,7 +54,7 @@ def figures(tpot_s: float | None, **given: float | None) -> Figures:
         output_tokens_per_s=1.0,
         achieved_per_s=1.0,
         error_rate=0.0,
-        **dict.fromkeys((*names, *others)),  # type: ignore[arg-type] # fields by name
+        **dict.fromkeys((*names, *others)),
         **lengths,  # type: ignore[arg-type] # fields by name
     )
 
