@@ -254,10 +254,15 @@ class MetricChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Two runs side by side. `pairs`: requests with the same prompt in both; 0 = unpaired."""
+    """Two runs side by side. `pairs`: requests with the same prompt in both; 0 = unpaired.
+
+    `target_*`: what was measured; None = the file holds only its requests.
+    """
 
     a: str
     b: str
     pairs: int
     changes: tuple[MetricChange, ...]
+    target_a: ServedModel | None = None
+    target_b: ServedModel | None = None
     schema: int = SCHEMA

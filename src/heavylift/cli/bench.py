@@ -169,8 +169,9 @@ def run(url: str, html: Path | None, as_json: bool, **given: Any) -> int:
 def compare(a: Path, b: Path, seed: int, as_json: bool) -> int:
     """Compare two runs; one that is worse anywhere ends with status 1."""
     import random
+    from dataclasses import replace
 
-    from heavylift.bench.files import read_samples
+    from heavylift.bench.files import read_samples, read_target
     from heavylift.bench.stats import compare as compared
 
     chance = random.Random(seed).random  # noqa: S311 - resampling, not secrecy
@@ -178,7 +179,11 @@ def compare(a: Path, b: Path, seed: int, as_json: bool) -> int:
     for path, samples in runs.items():
         if not samples:
             raise HeavyliftError("USE071", {"path": str(path)})
-    comparison = compared(runs[a], runs[b], names=(str(a), str(b)), chance=chance)
+    comparison = replace(
+        compared(runs[a], runs[b], names=(str(a), str(b)), chance=chance),
+        target_a=read_target(a),
+        target_b=read_target(b),
+    )
     sink(as_json).record("bench_compare", comparison)
     return Exit.NEGATIVE if any(change.is_worse for change in comparison.changes) else Exit.OK
 
@@ -267,7 +272,7 @@ def _wish(url: str, served: Served, options: _Options, plan: Plan | None) -> Wis
         forecaster=None if plan is None else _forecaster(plan),
         variant=served.variant,
         release=served.release,
-        is_quantised=served.quantised,
+        is_quantised=served.is_copy(),
     )
 
 

@@ -122,7 +122,7 @@ def command(reference: str, candidate: str, html: Path | None, as_json: bool, **
             model=given["candidate_model"],
             variant=given["candidate_variant"],
             release=given["candidate_release"],
-            is_quantised=given["quantised"],
+            is_quantised=_is_copy(given),
         ),
         samples=given["samples"],
         noise_floor=not given["no_noise_floor"],
@@ -144,6 +144,17 @@ def command(reference: str, candidate: str, html: Path | None, as_json: bool, **
         Verdict.WORSE: Exit.NEGATIVE,
         Verdict.NOT_ENOUGH_DATA: Exit.PENDING,
     }[comparison.verdict]
+
+
+def _is_copy(given: dict[str, Any]) -> bool | None:
+    served = Served(
+        model=given["candidate_model"] or "",
+        key_env=given["key_env"],
+        variant=given["candidate_variant"],
+        release=None,
+        quantised=given["quantised"],
+    )
+    return served.is_copy()
 
 
 def _scored(asked: Sequence[Question]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.served import OutputFile, Served, served_options
 from heavylift.cli.text import text
-from heavylift.errors import Exit, HeavyliftError
+from heavylift.errors import Exit, HeavyliftError, reason
 from heavylift.units import parse_tokens
 
 if TYPE_CHECKING:  # imported when a verification runs: --help stays fast
@@ -50,6 +51,7 @@ _SOAK_HOURS: Final = 1.0
     help=text("verify.checks"),
 )
 @click.option("--against", metavar="URL", help=text("verify.against"))
+@click.option("--same-as", type=_READABLE, metavar="REPORT.json", help=text("verify.same_as"))
 @click.option("--context", metavar="TOKENS", help=text("verify.context"))
 @click.option(
     "--answer-tokens",
@@ -155,12 +157,14 @@ def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
         extra=extra_body(given["extra"]),
         variant=served.variant,
         release=served.release,
-        is_quantised=served.quantised,
+        is_quantised=served.is_copy(),
         extra_results=_logged_memory(plan, given["log"]),
         probes=own_probes,
         soak_s=3600 * hours,
         gpu_command=tool_for(url, given["gpu_tool"]),
         plan=plan,
+        metric_names=catalog.metric_names(),
+        earlier=_earlier(given["same_as"]),
     )
 
 
@@ -206,6 +210,20 @@ def _plan(path: Path | None) -> Plan | None:
     from heavylift.cli.last import decode_plan
 
     return decode_plan(path.read_bytes(), str(path))
+
+
+def _earlier(path: Path | None) -> Mapping[str, str]:
+    """The answers in the report of an earlier verification. Raises USE081 for another file."""
+    if path is None:
+        return {}
+    import msgspec
+
+    from heavylift.verify.records import Verification
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Verification).answers
+    except (msgspec.MsgspecError, OSError) as problem:
+        raise HeavyliftError("USE081", {"path": str(path), "detail": reason(problem)}) from problem
 
 
 def _logged_memory(plan: Plan | None, log: Path | None) -> tuple[CheckResult, ...]:

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from heavylift import __version__
 from heavylift.errors import HeavyliftError
 from heavylift.records.plan import Plan
 from heavylift.records.served_model import ServedModel
+from heavylift.telemetry import engine_queue
+from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.telemetry.gpu_watch import PERIOD_S, Command, GpuWatch
 from heavylift.verify.drift import Point, drift_results
 from heavylift.verify.judge import Tally, verdict
@@ -52,7 +54,8 @@ _ROUTES: Final[Mapping[str, Protocol]] = {
     "responses": RESPONSES,
 }
 _ALONE: Final = frozenset(
-    {"cancel", "concurrency", "just_over", "needle", "parity", "same", "seed", "together"}
+    {"cancel", "concurrency", "just_over", "needle", "parity"}
+    | {"remembered", "same", "seed", "together"}
 )
 """Probes whose trials run one after another: they fill the server, measure it, or compare answers
 that a batch in common with others would change.
@@ -60,6 +63,8 @@ that a batch in common with others would change.
 
 _STEADY: Final = "healthy_text"
 """The probe whose latencies can be compared over time: always the same question."""
+_LADDER: Final = "needle"
+_METRICS_S: Final = 0.25
 _SAMPLE_CHARS: Final = 2000
 _CAUTIOUS_CHARS_PER_TOKEN: Final = 3.0
 """Fewer than usual vocabularies need for English: a prompt must not overshoot its length."""
@@ -87,6 +92,7 @@ class Wish:
     must give the same answers. `probes` are the user's own. `extra_results` join the report.
     `soak_s`: the checks are gone through again and again for so long. `gpu_command` is asked about
     the GPUs meanwhile (None = nothing is); `plan` is what their memory is held against.
+    `metric_names`: see `MetricNames`. `earlier`: what an earlier release answered.
     """
 
     endpoint: Endpoint
@@ -113,6 +119,8 @@ class Wish:
     soak_s: float = 0.0
     gpu_command: Command | None = None
     plan: Plan | None = None
+    metric_names: MetricNames = field(default_factory=dict)
+    earlier: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Verifier:
@@ -126,6 +134,7 @@ class _Verifier:
         self._room = asyncio.Semaphore(wish.concurrency)
         self._began_at = time.perf_counter()
         self.requests = self.lost = 0
+        self.answers: dict[str, str] = {}
         self.latencies: dict[str, list[Point]] = {"first_token": [], "pace": []}
 
     async def trials(self, check: Check, passed_over: int) -> list[Trial]:
@@ -133,9 +142,32 @@ class _Verifier:
         numbers = range(passed_over, passed_over + check.trials[self._wish.profile])
         if "other_endpoint" in check.needs and self._other is None:
             return [Trial(unsupported=True)]
+        if check.probe == _LADDER:
+            return [await self._watched(check, number) for number in numbers]
         if check.probe in _ALONE:
             return [await self._trial(check, number) for number in numbers]
         return await asyncio.gather(*(self._trial(check, number) for number in numbers))
+
+    async def _watched(self, check: Check, number: int) -> Trial:
+        """A trial with the most that the engine's cache was in use meanwhile, where it tells."""
+        uses: list[float] = []
+
+        async def watch() -> None:
+            with suppress(HeavyliftError):
+                while (page := await self._client.page("/metrics")) is not None:
+                    use = engine_queue.read(page, self._wish.metric_names).kv_use_ratio
+                    uses.append(0.0 if use is None else use)
+                    await asyncio.sleep(_METRICS_S)
+
+        watching = asyncio.create_task(watch())
+        try:
+            trial = await self._trial(check, number)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        if not any(uses):
+            return trial
+        return replace(trial, figures={**trial.figures, "kv_use_ratio": max(uses)})
 
     async def _trial(self, check: Check, number: int) -> Trial:
         # Seeded by name, so that a check asks the same whichever others run.
@@ -148,9 +180,13 @@ class _Verifier:
             answer_tokens=self._wish.answer_tokens,
             prose=self._wish.prose,
             extra=self._wish.extra,
+            earlier=self._wish.earlier,
         )
         async with self._room:
             trial = await self._driven(check, situation)
+        if trial.answer is not None:
+            question, said = trial.answer
+            self.answers[question] = said
         if check.probe == _STEADY:
             at_s = time.perf_counter() - self._began_at
             for name, figure in (("first_token", "ttft_s"), ("pace", "gap_s")):
@@ -237,6 +273,7 @@ async def run(
         seconds=time.perf_counter() - began_at,
         verdict=verdict(results),
         checks=tuple(results),
+        answers=verifier.answers,
     )
 
 

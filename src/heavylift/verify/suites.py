@@ -37,6 +37,7 @@ PROBES: Final[Mapping[str, MakeProbe]] = {
     "cancel": basics.cancel,
     "other_route": basics.other_route,
     "recalled": basics.recalled,
+    "remembered": basics.remembered,
     "ask": basics.own_question,
     "needle": context.needle,
     "over_long": context.over_long,

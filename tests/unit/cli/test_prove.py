@@ -134,6 +134,8 @@ def test_a_benchmark_of_a_planned_rack_is_placed_and_kept(
 ) -> None:
     """A share of the memory's bound, a place in the forecast, an anchor that speed reads."""
     monkeypatch.setenv("HEAVYLIFT_HOME", str(tmp_path / "home"))
+    # A busy host makes a measurement invalid, rightly; that is not what is asked here.
+    monkeypatch.setattr("heavylift.bench.validity.reasons", lambda *_args, **_given: ())
     plan = tmp_path / "plan.json"
     plan.write_bytes(msgspec.json.encode(make_plan("kimi-k3", "8xMI355X", engine="atom")))
     html = tmp_path / "page.html"
@@ -252,6 +254,23 @@ def test_a_soak_goes_on_for_the_time_asked(healthy: str) -> None:
     assert "USE078" in str(heavylift("verify", healthy, "--hours", "1").exception)
 
 
+def test_a_release_is_held_against_the_one_before_it(healthy: str, tmp_path: Path) -> None:
+    """Word for word; a server that answers otherwise warns; another file is a mistake."""
+    report = tmp_path / "before.json"
+    only = ("--only", "basics.same_text")
+    first = heavylift("verify", healthy, *only, "--json")
+    assert [check["status"] for check in documented(first)["checks"]] == ["skipped"]
+    report.write_text(first.stdout)
+    again = heavylift("verify", healthy, *only, "--same-as", str(report), "--json")
+    assert [check["status"] for check in documented(again)["checks"]] == ["pass"]
+    with playing("bad-server", "exclamations") as url:
+        other = heavylift("verify", url, *only, "--same-as", str(report), "--json")
+    (check,) = documented(other)["checks"]
+    assert (check["status"], check["reasons"]) == ("warn", {"text_differs": 4})
+    report.write_text("{}")
+    assert "USE081" in str(heavylift("verify", healthy, "--same-as", str(report)).exception)
+
+
 def test_a_log_without_its_plan_is_a_mistake(healthy: str, tmp_path: Path) -> None:
     """There is nothing to hold it against."""
     log = tmp_path / "engine.log"
@@ -266,6 +285,40 @@ def test_two_endpoints_are_held_against_each_other(healthy: str) -> None:
     assert result.return_value == 1
     failed = {c["id"]: c["reasons"] for c in documented(result)["checks"] if c["status"] == "fail"}
     assert failed == {"against.thinking": {"reasoning_differs": 2}}
+
+
+@pytest.mark.parametrize(
+    ("variant", "is_copy"),
+    [("ud-iq1-s", True), ("ud-q8-k-xl", False), ("native", None), ("mine", None), (None, None)],
+)
+def test_a_published_variant_of_fewer_bytes_is_known_to_be_a_copy(
+    variant: str | None, is_copy: bool | None
+) -> None:
+    """By the facts; what was stated outranks them."""
+    from heavylift.cli.served import Served  # noqa: PLC0415 - only here
+
+    def served(quantised: bool | None) -> Served:
+        return Served(
+            model="moonshotai/Kimi-K3", key_env="K", variant=variant, release=None,
+            quantised=quantised,
+        )  # fmt: skip
+
+    assert served(None).is_copy() is is_copy
+    assert served(True).is_copy() is True
+
+
+def test_a_comparison_of_reports_names_what_was_measured(healthy: str, tmp_path: Path) -> None:
+    """Model, variant, engine, version, release of both; a copy is called one."""
+    for name, variant in (("a", "native"), ("b", "int4")):
+        result = heavylift(
+            "bench", healthy, "-n", "4", "--samples", str(tmp_path / f"{name}.jsonl"), "--json",
+            "--variant", variant, *(["--quantised"] if name == "b" else []),
+        )  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(result.stdout)
+    shown = heavylift("bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")).stdout
+    assert "A: scripted · variant native" in shown
+    assert "B: scripted · variant int4" in shown
+    assert shown.count("quantised copy") == 1
 
 
 def test_a_known_model_must_have_its_features() -> None:
@@ -356,6 +409,7 @@ def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
         ("USE078", {"profile": "smoke"}, Exit.USAGE),
         ("USE079", {}, Exit.USAGE),
         ("USE080", {}, Exit.USAGE),
+        ("USE081", {"path": "p", "detail": "d"}, Exit.USAGE),
         ("ENV060", {}, Exit.ENVIRONMENT),
         ("ENV061", {"reasons": "r"}, Exit.ENVIRONMENT),
         ("WIRE060", {"url": "u", "failure": "f", "status": 1, "message": "m"}, Exit.ENGINE),

@@ -42,7 +42,7 @@ def test_a_healthy_server_is_never_accused(verify: Callable[..., Verification]) 
         verification = verify(load("obliging"), seed=seed, against=load("obliging"))
         accused = [check for check in verification.checks if check.reasons]
         # The scripted engine has no completions route; that is no accusation.
-        assert [check.id for check in accused] == ["basics.completions"]
+        assert [check.id for check in accused] == ["basics.completions"], seed
         assert verification.verdict is Status.PASS
 
 

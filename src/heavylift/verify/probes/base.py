@@ -47,7 +47,8 @@ class Server:
 class Situation:
     """One trial's surroundings. `number` counts the trials of a check from 0; `chance` is its own
     and seeded. `markers`: strings that belong in no answer. `answer_tokens`: room for an answer,
-    with the thinking before it. `prose`: text to fill prompts with.
+    with the thinking before it. `prose`: text to fill prompts with. `earlier`: what an
+    earlier release answered.
     """
 
     server: Server
@@ -57,6 +58,7 @@ class Situation:
     answer_tokens: int
     prose: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    earlier: Mapping[str, str] = field(default_factory=dict)
 
     def ask(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from heavylift.verify.judge import wrong_text, wrong_usage
 from heavylift.verify.probes.base import (
@@ -146,22 +147,24 @@ _OK = 200
 
 
 def concurrency(situation: Situation, params: Params) -> Probe:
-    """Many at once: each gets the answer to its own question."""
-    words = [f"{situation.word()}{number}" for number in range(params["requests"])]
-    outcomes = yield tuple(
-        situation.ask(f"Reply with this and nothing else, exactly: {word}") for word in words
-    )
-    for word, outcome in zip(words, outcomes, strict=True):
-        failed = situation.failed(outcome)
-        if failed is not None:
-            return failed
-        others = [other for other in words if other != word]
-        if word not in outcome.reply.text and any(other in outcome.reply.text for other in others):
-            return verdict("answers_mixed", outcome)
-    wrong = sum(
-        word not in outcome.reply.text for word, outcome in zip(words, outcomes, strict=True)
-    )
-    return Trial(evidence=f"{len(words)} at once, {wrong} not word for word")
+    """One at a time, then two, four, up to `requests`: each gets the answer to its own question."""
+    wrong, at_once = 0, 1
+    while True:
+        words = [f"{situation.word()}{number}" for number in range(at_once)]
+        outcomes = yield tuple(
+            situation.ask(f"Reply with this and nothing else, exactly: {word}") for word in words
+        )
+        for word, outcome in zip(words, outcomes, strict=True):
+            failed = situation.failed(outcome)
+            if failed is not None:
+                return replace(failed, evidence=f"{at_once} at once: {failed.evidence}")
+            text = outcome.reply.text
+            if word not in text and any(other in text for other in words if other != word):
+                return verdict("answers_mixed", outcome)
+            wrong += word not in text
+        if at_once >= params["requests"]:
+            return Trial(evidence=f"up to {at_once} at once, {wrong} not word for word")
+        at_once = min(2 * at_once, params["requests"])
 
 
 def cancel(situation: Situation, params: Params) -> Probe:
@@ -216,6 +219,35 @@ def recalled(situation: Situation, params: Params) -> Probe:
     usage = outcome.reply.usage
     cached = None if usage is None else usage.cached_tokens
     return verdict(wrong_text(outcome.reply, number), outcome, cached_tokens=cached)
+
+
+FIXED: Final = (
+    "List the first ten prime numbers, separated by commas.",
+    "Translate into Chinese: The harbour is quiet in the morning.",
+    "Name the planets of the solar system in order.",
+    "Write a Python function that returns the larger of two numbers.",
+    "用一句话解释什么是光合作用。",
+    "Give three synonyms of the word 'quick'.",
+    "What is 17 times 23? Show the steps.",
+    "Complete the sentence: The lighthouse keeper climbs the stairs because",
+)
+_FIXED_TOKENS: Final = 64
+
+
+def remembered(situation: Situation, _: Params) -> Probe:
+    """The greedy answer to a question that never changes is what the earlier release said."""
+    question = FIXED[situation.number % len(FIXED)]
+    (outcome,) = yield (situation.ask(question, max_tokens=_FIXED_TOKENS, seed=1),)
+    reply = outcome.reply
+    if outcome.failure not in (None, Failure.TRUNCATED_THINKING, Failure.EMPTY):
+        return situation.failed(outcome) or verdict(str(outcome.failure), outcome)
+    said = f"{reply.reasoning}\n{reply.text}".strip()
+    before = situation.earlier.get(question)
+    if before is None:
+        return Trial(evidence=shown(outcome), unsupported=True, answer=(question, said))
+    reason = None if said == before else "text_differs"
+    evidence = shown(outcome) if reason is None else f"now {said[:120]!r} | before {before[:120]!r}"
+    return Trial(reason=reason, evidence=evidence, answer=(question, said))
 
 
 def own_question(situation: Situation, params: Params) -> Probe:
