@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from heavylift.bench.records import Figures, Forecast, Load, LoadKind
 from heavylift.errors import HeavyliftError
-from heavylift.plan.speed import Forecaster
 from heavylift.records.speed import AnchorPoint, SpeedWorkload
+
+if TYPE_CHECKING:  # the planner is loaded only where a plan is given
+    from heavylift.plan.speed import Forecaster
 
 
 class _Times(Protocol):

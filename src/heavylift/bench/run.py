@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from heavylift import __version__
-from heavylift.bench import roofline, schedule, slo, stats, validity
+from heavylift.bench import schedule, slo, stats, validity
 from heavylift.bench.load import Asking, Run
 from heavylift.bench.monitor import Monitor
 from heavylift.bench.prompts import (
@@ -23,14 +23,16 @@ from heavylift.bench.prompts import (
     Writer,
     chars_per_token,
 )
-from heavylift.bench.records import Found, Load, LoadKind, Report, Sample, Stage
+from heavylift.bench.records import Figures, Forecast, Found, Load, LoadKind, Report, Sample, Stage
 from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
-from heavylift.plan.speed import Forecaster
 from heavylift.records.served_model import ServedModel
 from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.telemetry.gpu_watch import Command, GpuWatch
 from heavylift.wire.client import Client, Endpoint, Identity, Limits, unanswered
+
+if TYPE_CHECKING:  # the planner is loaded only where a plan is given: a benchmark starts at once
+    from heavylift.plan.speed import Forecaster
 
 _CALIBRATION_CHARS: Final = 8000
 _WARM_UP_TOKENS: Final = 8
@@ -154,11 +156,7 @@ class _Bench:
             client=client,
             server=monitor.points(),
             gpus=tuple(watch.points),
-            forecast=(
-                None
-                if wish.forecaster is None
-                else roofline.forecast(load, figures, wish.forecaster)
-            ),
+            forecast=_forecast(load, figures, wish.forecaster),
             valid=not reasons,
             invalid_reasons=reasons,
             **{each.name: getattr(figures, each.name) for each in fields(figures)},
@@ -204,6 +202,14 @@ class _Bench:
     def _write(self, sample: Sample) -> None:
         if self._written is not None:
             self._written.write(msgspec.json.encode(sample) + b"\n")
+
+
+def _forecast(load: Load, figures: Figures, forecaster: Forecaster | None) -> Forecast | None:
+    if forecaster is None:
+        return None
+    from heavylift.bench import roofline  # noqa: PLC0415 - the planner's records, where one is given
+
+    return roofline.forecast(load, figures, forecaster)
 
 
 def _offered_per_s(load: Load, samples: Sequence[Sample]) -> float | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
-from heavylift.telemetry import amd_smi, nvidia_smi, rocm_smi
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,19 +32,24 @@ TOOLS: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Commands that say it, as argument lists; the first tool that is there is asked."""
 
-_READERS: Final[tuple[Callable[[str], Iterable[Any]], ...]] = (
-    lambda text: nvidia_smi.parse_query_csv(text).gpus,
-    lambda text: nvidia_smi.parse_query_xml(text).gpus,
-    amd_smi.parse_json,
-    amd_smi.parse_monitor,
-    rocm_smi.parse_json,
-    lambda text: nvidia_smi.parse_table(text).gpus,
-)
+
+def _readers() -> tuple[Callable[[str], Iterable[Any]], ...]:
+    # Loaded where a tool has answered: who only keeps readings need not know the tools.
+    from heavylift.telemetry import amd_smi, nvidia_smi, rocm_smi  # noqa: PLC0415
+
+    return (
+        lambda text: nvidia_smi.parse_query_csv(text).gpus,
+        lambda text: nvidia_smi.parse_query_xml(text).gpus,
+        amd_smi.parse_json,
+        amd_smi.parse_monitor,
+        rocm_smi.parse_json,
+        lambda text: nvidia_smi.parse_table(text).gpus,
+    )
 
 
 def readings(text: str, at_s: float) -> tuple[GpuReading, ...]:
     """The GPUs in a tool's output, whichever tool it was. Raises PRE101 when it was none."""
-    for read in _READERS:
+    for read in _readers():
         try:
             gpus = tuple(read(text))
         except HeavyliftError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -121,6 +123,21 @@ def test_the_users_own_probes_are_run_and_their_mistakes_are_no_failures_of_the_
     verification = verify(load("obliging"), checks=checks, probes=probes)
     assert [check.status for check in verification.checks] == [Status.PASS, Status.UNKNOWN]
     assert "KeyError" in verification.checks[1].evidence[0]
+
+
+def test_the_documented_examples_can_be_used(
+    verify: Callable[..., Verification], tmp_path: Path
+) -> None:
+    """The TOML and the Python of the page on checks of one's own, as they stand there."""
+    page = (Path(__file__).parents[3] / "docs/verify.md").read_text("utf-8")
+    toml, python = re.findall(r"```(?:toml|python)\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "mine.toml").write_text(toml)
+    (tmp_path / "mine.py").write_text(python)
+    checks, probes = own(tmp_path)
+    greets = replace(checks[0], id="own.greets", probe="greets", params={"word": "Ember"})
+    verification = verify(load("obliging"), checks=(*checks, greets), probes=probes)
+    assert [check.status for check in verification.checks] == [Status.WARN, Status.WARN]
+    assert set(verification.checks[1].reasons) == {"no_greeting"}
 
 
 @pytest.mark.parametrize("source", ["1 / 0", "PROBES = 1", "import nothing_of_that_name"])
