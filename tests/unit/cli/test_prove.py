@@ -379,7 +379,7 @@ def test_questions_for_programs_need_leave_to_run_them(tmp_path: Path) -> None:
     questions.write_text(json.dumps(row))
     url = "http://127.0.0.1:9"
     result = heavylift("quality", url, url, "--questions", str(questions))
-    assert "USE080" in str(result.exception)
+    assert "USE095" in str(result.exception)
 
 
 def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
         ("USE068", {"path": "p", "check": "c", "probe": "x"}, Exit.USAGE),
         ("USE078", {"profile": "smoke"}, Exit.USAGE),
         ("USE079", {}, Exit.USAGE),
-        ("USE080", {}, Exit.USAGE),
+        ("USE095", {}, Exit.USAGE),
         ("USE081", {"path": "p", "detail": "d"}, Exit.USAGE),
         ("ENV060", {}, Exit.ENVIRONMENT),
         ("ENV061", {"reasons": "r"}, Exit.ENVIRONMENT),
