@@ -53,8 +53,8 @@ def _is_here(url: str) -> bool:
 class GpuWatch:
     """Asks a tool again and again inside `async with`. `points` are its answers in order of time.
 
-    A tool that fails or hangs ends the watch; what it said before stays. It is asked once at least. `command` None = nothing
-    is watched.
+    A tool that fails or hangs ends the watch; what it said before stays. It is asked once at least.
+    `command` None = nothing is watched.
     """
 
     def __init__(self, command: Command | None, period_s: float = PERIOD_S) -> None:
