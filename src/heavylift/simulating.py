@@ -19,13 +19,13 @@ from heavylift.simulate.workload import Closed, Conversations
 
 
 def requests_of(path: Path) -> Iterator[Request]:
-    """The requests of a trace file, read as they are taken. Raises USE079 when it cannot be read."""
+    """The requests of a trace file, read as they are taken. Raises USE091 when it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             yield from read_trace(lines, str(path))
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise HeavyliftError("USE079", {"path": str(path), "reason": reason}) from error
+        raise HeavyliftError("USE091", {"path": str(path), "reason": reason}) from error
 
 
 def trace_figures(path: Path) -> TraceFigures:
@@ -55,7 +55,7 @@ def run_job(job: Job) -> Outcome:
 def runner(processes: int, *, ray_address: str | None = None) -> Iterator[RunAll]:
     """A way to make several runs at once: here in turn, on processes, or on a Ray cluster.
 
-    Raises ENV072 when Ray is asked for and not installed.
+    Raises ENV079 when Ray is asked for and not installed.
     """
     if ray_address is not None:
         yield _on_ray(ray_address)
@@ -78,7 +78,7 @@ def _on_ray(address: str) -> Callable[[Sequence[Job]], list[Outcome]]:
     try:
         import ray  # noqa: PLC0415 - an extra, 750 MB
     except ImportError as error:
-        raise HeavyliftError("ENV072") from error
+        raise HeavyliftError("ENV079") from error
     cluster: Any = ray
     if not cluster.is_initialized():
         cluster.init(address=None if address == "local" else address, log_to_driver=False)

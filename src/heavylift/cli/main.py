@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "explain": "explain",
     "speed": "speed",
     "pd": "pd",
+    "simulate": "simulate",
     "decide": "decide",
     "facts": "facts",
     "lint": "lint",

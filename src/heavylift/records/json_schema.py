@@ -18,6 +18,7 @@ from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release
+from heavylift.records.simulation import Simulation
 from heavylift.records.snapshot import Snapshot
 from heavylift.records.speed import Speed
 
@@ -31,6 +32,7 @@ RECORDS: Final[dict[str, type]] = {
     "speed": Speed,
     "prefill-decode": PrefillDecode,
     "decision": Decision,
+    "simulation": Simulation,
 }
 """Name of the schema file -> the record."""
 

@@ -107,12 +107,25 @@ class Unit:
             tokens = careful if pace is PaceEnd.SLOW else round(math.sqrt(careful * high))
         return tokens // self.replicas
 
+    @property
+    def seats(self) -> int | None:
+        """Sequences of a replica at once: stated, the engine's, or those of this layout's own recipe.
+
+        What a recipe for another layout sets says nothing about this one. None = no such limit known.
+        """
+        plan = self.plan
+        for default in plan.defaults:
+            foreign = default.origin == "recipe" and default.source != plan.support.recipe
+            if default.name == "max_num_seqs" and foreign:
+                return None
+        return plan.max_num_seqs
+
     def room(self, pace: PaceEnd) -> Room:
         """What a replica holds."""
         state, block = self.state_and_block_tokens if self.kv_tokens is None else (0, 1)
         return Room(
             tokens=self.tokens(pace),
-            seats=self.plan.max_num_seqs,
+            seats=self.seats,
             state_tokens=state,
             block_tokens=block,
             caches_prefixes=self.caches_prefixes,

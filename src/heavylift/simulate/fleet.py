@@ -179,6 +179,8 @@ class _Run:
         pending = self._next(arrivals)
         first = True
         while not outcome.gave_up:
+            if self.started >= self.stop.requests:
+                pending = None
             if pending is not None and (not heap or pending.arrival_s <= heap[0][0]):
                 at_s = pending.arrival_s
                 if first:

@@ -65,7 +65,7 @@ def read_trace(lines: Iterable[str], path: str) -> Iterator[Request]:
     """The requests of a trace, in order; times are seconds after the first.
 
     A line that is earlier than the one before counts at the time of that one. Answers of no token
-    (requests that failed) are left out. Raises USE061 with the line that cannot be read, USE078 for
+    (requests that failed) are left out. Raises USE061 with the line that cannot be read, USE090 for
     columns of no known format, USE071 for a trace without requests.
     """
     numbered = enumerate(lines, 1)
@@ -92,8 +92,8 @@ def _format_of(names: Iterable[str], path: str) -> _Columns:
     for columns in _FORMATS.values():
         if {columns.time, columns.input, columns.output} <= held:
             return columns
-    known = "; ".join(f"{f.value}: {c.time}, {c.input}, {c.output}" for f, c in _FORMATS.items())
-    raise HeavyliftError("USE078", {"path": path, "known": known})
+    formats = "; ".join(f"{f.value}: {c.time}, {c.input}, {c.output}" for f, c in _FORMATS.items())
+    raise HeavyliftError("USE090", {"path": path, "formats": formats})
 
 
 def _json_rows(

@@ -193,3 +193,21 @@ def scaled(shape: Shape, factor: float) -> Shape:
         turn_tokens=shape.turn_tokens * factor,
         output_tokens=shape.output_tokens * factor,
     )
+
+
+def sizes_of(shape: Shape) -> tuple[float, float]:
+    """Mean tokens of a prompt and of an answer, roughly: for planning, not for figures.
+
+    Formula: mean of a log-normal = median × exp(sigma² / 2); by the middle of a conversation half of
+    its other turns are in the prompt.
+    """
+
+    def mean(median: float, sigma: float) -> float:
+        return median * math.exp(sigma * sigma / 2)
+
+    answer = mean(shape.output_tokens, shape.output_spread)
+    first = shape.shared_tokens + mean(shape.first_tokens, shape.first_spread)
+    # The mean turn of a geometric number of turns has as many before it as there are turns, less 1.
+    before = shape.turns_mean - 1
+    grown = first + before * (mean(shape.turn_tokens, shape.turn_spread) + answer)
+    return min(grown, shape.context_tokens_most), answer
