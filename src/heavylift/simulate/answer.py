@@ -41,7 +41,7 @@ from heavylift.slo import Goal
 MORE_HITS: Final = 0.1
 """The part of what a prefix cache misses now that the question about a higher hit rate spares."""
 
-_ROUNDS: Final = 8
+_ROUNDS: Final = 6
 """A run lasts this many times a request's stay: what it begins with is over by then."""
 
 _WARMUP: Final = 0.25

@@ -21,10 +21,10 @@ class Sketch:
     Source: Masson, Rim and Lee, DDSketch, VLDB 2019.
     """
 
-    __slots__ = ("_buckets", "_zeros", "count", "largest", "total")
+    __slots__ = ("buckets", "_zeros", "count", "largest", "total")
 
     def __init__(self) -> None:
-        self._buckets: dict[int, int] = {}
+        self.buckets: dict[int, int] = {}
         self._zeros = 0
         self.count = 0
         self.total = 0.0
@@ -40,7 +40,7 @@ class Sketch:
             self._zeros += 1
             return
         bucket = math.ceil(math.log(value) / _LOG_GAMMA)
-        self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
 
     @property
     def mean(self) -> float:
@@ -53,8 +53,8 @@ class Sketch:
         passed = self._zeros
         if not self.count or rank < passed:
             return 0.0
-        for bucket in sorted(self._buckets):
-            passed += self._buckets[bucket]
+        for bucket in sorted(self.buckets):
+            passed += self.buckets[bucket]
             if rank < passed:
                 return min(self.largest, 2 * _GAMMA**bucket / (_GAMMA + 1))
         return self.largest
