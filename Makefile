@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas \
+	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory bench-simulate speed-facts schemas \
 	clean
 
 setup: $(STAMP)
@@ -65,6 +65,10 @@ bench-client: setup
 
 bench-batch: setup
 	$(BIN)/python benchmarks/batch_speed.py
+
+bench-simulate: setup
+	$(BIN)/heavylift engine install embedded
+	$(BIN)/python benchmarks/simulate.py
 
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py

@@ -19,7 +19,7 @@ from heavylift.simulate.workload import Closed, Conversations
 
 
 def requests_of(path: Path) -> Iterator[Request]:
-    """The requests of a trace file, read as they are taken. Raises USE091 when it cannot be read."""
+    """The requests of a trace file, as they are taken. Raises USE091 when it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             yield from read_trace(lines, str(path))

@@ -114,7 +114,9 @@ def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
         prefill = _unit(prompts, prompt_plan, options)
     question = _question(asked, serve, prefill, traffic, goals, options)
     out.step("simulate.running", name=traffic.name)
-    with runner(options["processes"] or (os.cpu_count() or 1), ray_address=options["ray_address"]) as run:
+    with runner(
+        options["processes"] or (os.cpu_count() or 1), ray_address=options["ray_address"]
+    ) as run:
         found = answer(question, run)
     out.record("simulation", found)
     out.next_command(_next(model, found))
@@ -183,7 +185,7 @@ def _unit(asked: Asked, plan: Plan, options: dict[str, Any]) -> Unit:
     )
 
 
-def _question(
+def _question(  # noqa: PLR0917 - what the command has read
     asked: Asked,
     serve: Unit,
     prefill: Unit | None,
@@ -251,7 +253,7 @@ def _rent(asked: Asked, plan: Plan, options: dict[str, Any]) -> tuple[Band | Non
 
 def _next(model: str, found: Simulation) -> str:
     rack = found.fleet.rack.label
-    lengths = f"--isl {round(found.traffic.input_tokens)} --osl {round(found.traffic.output_tokens)}"
+    lengths = (
+        f"--isl {round(found.traffic.input_tokens)} --osl {round(found.traffic.output_tokens)}"
+    )
     return f"heavylift decide {model} --on {rack} {lengths}"
-
-

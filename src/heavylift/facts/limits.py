@@ -39,8 +39,8 @@ from heavylift.facts.speed_schema import (
     AcceptanceFacts,
     SpeedClassFacts,
     SpeedModelFacts,
-    TrafficShapeFacts,
     SpeedSpreadFacts,
+    TrafficShapeFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
 

@@ -188,7 +188,7 @@ class Forecaster:
         )
 
     def first_token_spread(self, basis: SpeedBasis) -> Band:
-        """Times the model's time that first tokens took: any class's, and that of a class unseen."""
+        """Times the model's time that first tokens took: any class's, and an unseen class's."""
         spread = spread_of(self.facts.book, "ttft")
         unseen = basis.evidence is Evidence.UNSEEN
         return Band(

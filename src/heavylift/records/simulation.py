@@ -63,8 +63,8 @@ class FleetRun:
     """One run. Rates are of the whole fleet.
 
     `within_ratio`: requests inside every limit. `queue_grows`: more came than was served, so waits
-    have no end of their own. `hit_ratio`: prompt tokens found in prefix caches. `refused` were longer
-    than a whole pool, `broken` began again because their replica went down.
+    have no end of their own. `hit_ratio`: prompt tokens found in prefix caches. `refused` were
+    longer than a whole pool, `broken` began again because their replica went down.
     """
 
     pace: PaceEnd
@@ -142,7 +142,7 @@ class Simulation:
 
     `highest_rate_per_s`: what this fleet serves within the objectives; low 0 = not even a little at
     the slow end. `racks_needed`: racks that serve the asked rate at the fast end and the slow end,
-    None = more than were tried. `tokens_held` by a replica and `start_s` of one (assumed load rate).
+    None = no number of them. `tokens_held` by a replica; `start_s` is what one takes to start.
     """
 
     model: str

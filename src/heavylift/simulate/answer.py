@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from heavylift.errors import Scalar
 from heavylift.plan.money import MILLION
 from heavylift.records.plan import Note
 from heavylift.records.simulation import (
@@ -28,9 +29,9 @@ from heavylift.simulate.study import (
     Job,
     Recorded,
     RunAll,
+    drive,
     highest_rate,
     one_run,
-    drive,
     racks_needed,
     run_record,
     verdict,
@@ -179,7 +180,7 @@ def _needed(
 
 
 def _gains(question: Question, highest: dict[PaceEnd, float], run: RunAll) -> tuple[Gain, ...]:
-    """One more rack, and a part of the missed prompt tokens found in caches, at the middle speed."""
+    """One more rack, and a part of the missed prompt tokens found in caches."""
     most, spec = highest[PaceEnd.MIDDLE], question.specs[PaceEnd.MIDDLE]
     if not most:
         return ()
@@ -198,7 +199,7 @@ def _gains(question: Question, highest: dict[PaceEnd, float], run: RunAll) -> tu
     )
 
 
-def _record(
+def _record(  # noqa: PLR0917 - the parts of one answer
     question: Question,
     rate: float,
     runs: dict[PaceEnd, FleetRun],
@@ -298,7 +299,7 @@ def _notes(question: Question, runs: dict[PaceEnd, FleetRun]) -> Sequence[Note]:
         found.append(Note(code="step_tokens_assumed", params={"tokens": serve.budget}))
     stated = [entry for entry in serve.plan.defaults if entry.name == "max_num_seqs"]
     if stated and any(run.binding is Limit.SEATS for run in runs.values()):
-        params = {"seats": serve.seats, "source": stated[0].source}
+        params: dict[str, Scalar] = {"seats": serve.seats, "source": stated[0].source}
         found.append(Note(code="seats_taken", params=params))
     if question.specs[PaceEnd.MIDDLE].serve.room.state_tokens and serve.caches_prefixes:
         state = question.specs[PaceEnd.MIDDLE].serve.room.state_tokens

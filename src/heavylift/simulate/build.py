@@ -93,7 +93,7 @@ class Unit:
         return max(0, *states), block
 
     def tokens(self, pace: PaceEnd) -> int:
-        """Tokens of one replica's pool: careful at the slow end where that is known, else hopeful."""
+        """Tokens of one replica's pool: careful at the slow end if that is known."""
         if self.kv_tokens is not None:
             return self.kv_tokens
         capacity, context = self.plan.capacity, self.plan.context_tokens
@@ -109,9 +109,9 @@ class Unit:
 
     @property
     def seats(self) -> int | None:
-        """Sequences of a replica at once: stated, the engine's, or those of this layout's own recipe.
+        """Sequences of a replica at once: stated, the engine's, or of this layout's own recipe.
 
-        What a recipe for another layout sets says nothing about this one. None = no such limit known.
+        What a recipe for another layout sets says nothing about this one. None = no limit known.
         """
         plan = self.plan
         for default in plan.defaults:

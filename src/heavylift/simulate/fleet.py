@@ -31,8 +31,8 @@ _COMES: Final = 4
 class Router(StrEnum):
     """How a request finds its replica.
 
-    `round_robin`: in turn. `least`: the fewest requests. `affinity`: where its prefix is kept, unless
-    crowded. `random`: by chance. `two_choices`: the better of two by chance.
+    `round_robin`: in turn. `least`: the fewest requests. `affinity`: where its prefix is kept,
+    unless crowded. `random`: by chance. `two_choices`: the better of two by chance.
     """
 
     ROUND_ROBIN = "round_robin"
@@ -169,7 +169,7 @@ class _Run:
 
     # --- the loop --------------------------------------------------------------------------------
 
-    def go(self) -> Outcome:
+    def go(self) -> Outcome:  # noqa: C901 - the one loop, and it is hot
         """Runs to the end."""
         outcome, heap = self.outcome, self.heap
         if self.spec.failures is not None:
@@ -305,7 +305,7 @@ class _Run:
         return among.start + part.index(least) if least < _DOWN else None
 
     def _nearest(self, request: Request, among: range) -> int | None:
-        """Where the longest known part of the prompt was computed last, unless that one is crowded."""
+        """Where the longest known part of the prompt was computed last, if not crowded."""
         least = self._least(among)
         if least is None:
             return None
@@ -323,7 +323,7 @@ class _Run:
             break
         return least
 
-    # --- what replicas tell ------------------------------------------------------------------------
+    # --- what replicas tell ----------------------------------------------------------------------
 
     def first_token(self, request: Request, at_s: float) -> None:
         """The first token of a request."""
@@ -387,7 +387,7 @@ class _Run:
                         outcome.gave_up = True
         outcome.within += inside
 
-    # --- failures ----------------------------------------------------------------------------------
+    # --- failures --------------------------------------------------------------------------------
 
     def _plan_failure(self, index: int, at_s: float) -> None:
         failures = self.spec.failures
@@ -406,7 +406,7 @@ class _Run:
             self.outcome.broken += 1
             self._place(request, at_s)
 
-    # --- the end -----------------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------------
 
     def _summed(self) -> Outcome:
         outcome = self.outcome

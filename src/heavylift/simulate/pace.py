@@ -10,7 +10,7 @@ from heavylift.plan.step_time import StepTime
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A decode step of one batch size, seconds: `max(memory + per_token × context, compute) + rest`.
+    """A decode step of one batch size, s: `max(memory + per_token × context, compute) + rest`.
 
     `per_token` counts each token of context that the batch holds.
     """
@@ -65,7 +65,7 @@ class Pace:
         )
 
     def row(self, batch: int) -> Row:
-        """The decode step of `batch` sequences. `rows[-1]` stands for larger ones without a model."""
+        """The decode step of `batch` sequences. Without a model the last stands for larger ones."""
         while batch >= len(self.rows):
             if self.times is None:
                 return self.rows[-1]
@@ -85,7 +85,7 @@ class Pace:
         return (side * self.prefill_floor_s + tokens * self.prefill_s_per_token) / self.lanes
 
     def pass_s(self, tokens: int) -> float:
-        """Seconds a chunk is on its way beyond the step it is in: the other stages of a pipeline."""
+        """Seconds a chunk is on its way beyond its step: the other stages of a pipeline."""
         alone = self.prefill_floor_s + tokens * self.prefill_s_per_token
         return alone * (1 - 1 / self.lanes)
 

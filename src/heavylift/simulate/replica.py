@@ -56,7 +56,7 @@ class Watcher(Protocol):
 class Figures:
     """What a replica did: seconds of decoding and of prompts, of waiting by reason, and counts.
 
-    `batch_s` and `context_s` are the batch and its tokens over time: divided by busy seconds, means.
+    `batch_s` and `context_s` are the batch and its tokens over time: by busy seconds, means.
     """
 
     __slots__ = (
@@ -148,7 +148,7 @@ class Replica:
         return False
 
     def _cut_short(self, at_s: float) -> bool:
-        """The step that is under way is the last of this run: the next one may take a request in."""
+        """The step that is under way is the last of this run: the next may take a request in."""
         row = self.pace.row(self._batch)
         steps = steps_by(row, self._batch, self._held, max(0.0, at_s - self._start_s))
         self._cut = True
@@ -194,7 +194,7 @@ class Replica:
     def _end_answers(self, at_s: float) -> None:
         ending, step = self._ending, self._step
         while ending and ending[0][0] <= step:
-            last, order, request = heapq.heappop(ending)
+            _, order, request = heapq.heappop(ending)
             # A preempted sequence left its entry behind.
             if request.joined_step < 0 or request.order != order:
                 continue

@@ -15,8 +15,8 @@ class Request:
     `segments` are the parts of the prompt that a prefix cache may know, from its start; the rest of
     the prompt is new. `grows`: the last segment is a conversation's, which the answer extends. The
     other fields are the fleet's: `left` is what prefill still has to compute, `made` are tokens of
-    the answer that exist, `reserved` what it holds in the pool beside shared segments, `ready` says that
-    another replica has computed the prompt.
+    the answer that exist, `reserved` what it holds in the pool beside shared segments, `ready` says
+    that another replica has computed the prompt.
     """
 
     __slots__ = (

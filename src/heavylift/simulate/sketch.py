@@ -17,11 +17,11 @@ _LEAST: Final = 1e-9
 class Sketch:
     """Counts by buckets whose bounds grow by a constant factor.
 
-    Memory: a bucket per 1 % of growth, some 4,000 from a nanosecond to a decade, however many values.
+    Memory: a bucket per 1 % of growth, some 4,000 from a nanosecond to a decade.
     Source: Masson, Rim and Lee, DDSketch, VLDB 2019.
     """
 
-    __slots__ = ("buckets", "_zeros", "count", "largest", "total")
+    __slots__ = ("_zeros", "buckets", "count", "largest", "total")
 
     def __init__(self) -> None:
         self.buckets: dict[int, int] = {}
@@ -34,8 +34,7 @@ class Sketch:
         """Count a value that is not negative."""
         self.count += 1
         self.total += value
-        if value > self.largest:
-            self.largest = value
+        self.largest = max(self.largest, value)
         if value < _LEAST:
             self._zeros += 1
             return
@@ -48,7 +47,7 @@ class Sketch:
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """The `share` quantile (0 to 1): the value of that rank, within RELATIVE_ERROR; 0 of none."""
+        """The `share` quantile (0 to 1): the value of that rank, within the error; 0 of none."""
         rank = share * (self.count - 1)
         passed = self._zeros
         if not self.count or rank < passed:

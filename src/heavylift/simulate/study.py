@@ -156,9 +156,7 @@ def one_run(job: Job) -> Search[Outcome]:
     return (yield job)
 
 
-def run_record(
-    outcome: Outcome, pace: PaceEnd, spec: FleetSpec, goals: Sequence[Goal]
-) -> FleetRun:
+def run_record(outcome: Outcome, pace: PaceEnd, spec: FleetSpec, goals: Sequence[Goal]) -> FleetRun:
     """What a run gave, as a record."""
     figures = outcome.serve
     replicas = spec.serve.replicas
@@ -187,7 +185,7 @@ def run_record(
         refused=outcome.refused,
         broken=outcome.broken,
         failures=outcome.failures,
-        binding=binding(outcome, spec, goals),
+        binding=binding(outcome, goals),
     )
 
 
@@ -202,7 +200,7 @@ def _quantiles(sketch: Sketch) -> Quantiles:
     )
 
 
-def binding(outcome: Outcome, spec: FleetSpec, goals: Sequence[Goal]) -> Limit:
+def binding(outcome: Outcome, goals: Sequence[Goal]) -> Limit:
     """What keeps the fleet from more: the objective nearest to its limit, and what it waits for."""
     figures = outcome.serve
     busy = figures.busy_s
@@ -211,9 +209,7 @@ def binding(outcome: Outcome, spec: FleetSpec, goals: Sequence[Goal]) -> Limit:
     held = figures.held_back_s
     if outcome.broken and outcome.failures and _worst_is_outage(outcome):
         return Limit.OUTAGES
-    tightest = max(
-        goals, key=lambda goal: _statistic(outcome, goal) / goal.limit_s, default=None
-    )
+    tightest = max(goals, key=lambda goal: _statistic(outcome, goal) / goal.limit_s, default=None)
     waiting = {Limit.SEATS: held[Hold.SEATS] / busy, Limit.KV_POOL: held[Hold.POOL] / busy}
     largest = max(waiting, key=lambda limit: waiting[limit])
     on_first = tightest is None or tightest.metric != "tpot"

@@ -20,7 +20,7 @@ _MOST_STRETCH: Final = 64.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """What requests look like. Sizes in tokens: medians of log-normal draws, `*_spread` their sigma.
+    """What requests look like. Sizes in tokens: medians of log-normals, `*_spread` their sigma.
 
     A conversation has `turns_mean` turns (geometric). Its first prompt is `shared_tokens`, the same
     for all conversations of one of `groups` (a system prompt, tool definitions, a repository), and
@@ -133,7 +133,7 @@ class Conversations:
         shared = ((-1 - group, shape.shared_tokens),) if shape.shared_tokens else ()
         return self._request(at_s, session, 0, shape.shared_tokens + first, answer, shared)
 
-    def _request(
+    def _request(  # noqa: PLR0917 - the fields of a request
         self,
         at_s: float,
         session: int,
@@ -198,8 +198,8 @@ def scaled(shape: Shape, factor: float) -> Shape:
 def sizes_of(shape: Shape) -> tuple[float, float]:
     """Mean tokens of a prompt and of an answer, roughly: for planning, not for figures.
 
-    Formula: mean of a log-normal = median × exp(sigma² / 2); by the middle of a conversation half of
-    its other turns are in the prompt.
+    Formula: mean of a log-normal = median × exp(sigma² / 2); the mean turn of a
+    geometric number of them has as many before it as there are turns, less one.
     """
 
     def mean(median: float, sigma: float) -> float:
@@ -207,7 +207,6 @@ def sizes_of(shape: Shape) -> tuple[float, float]:
 
     answer = mean(shape.output_tokens, shape.output_spread)
     first = shape.shared_tokens + mean(shape.first_tokens, shape.first_spread)
-    # The mean turn of a geometric number of turns has as many before it as there are turns, less 1.
     before = shape.turns_mean - 1
     grown = first + before * (mean(shape.turn_tokens, shape.turn_spread) + answer)
     return min(grown, shape.context_tokens_most), answer

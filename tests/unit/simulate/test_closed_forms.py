@@ -41,8 +41,8 @@ class Exponential:
 
 
 def station(servers: int) -> FleetSpec:
-    """A replica that is a queue with so many servers: steps take the same time at any batch, prompts
-    next to none.
+    """A replica that is a queue with so many servers: steps take the same time at any batch,
+    prompts next to none.
     """
     pace = Pace(prefill_floor_s=0.0, prefill_s_per_token=1e-9, rows=[Row(0.0, 0.0, STEP_S, 0.0)])
     room = Room(tokens=10**9, seats=servers, caches_prefixes=False)

@@ -14,9 +14,7 @@ from heavylift.simulate.pool import Room
 from heavylift.simulate.request import Request
 from heavylift.simulate.workload import Closed, Conversations, Shape
 
-PACE = Pace(
-    prefill_floor_s=0.05, prefill_s_per_token=1e-4, rows=[Row(0.01, 1e-8, 0.0, 0.005)]
-)
+PACE = Pace(prefill_floor_s=0.05, prefill_s_per_token=1e-4, rows=[Row(0.01, 1e-8, 0.0, 0.005)])
 ROOM = Room(tokens=100_000)
 TALK = Shape(
     first_tokens=1500,
@@ -46,7 +44,9 @@ class Listed:
         return None
 
 
-def fleet(replicas: int = 1, *, room: Room = ROOM, pace: Pace = PACE, budget: int = 8192) -> FleetSpec:
+def fleet(
+    replicas: int = 1, *, room: Room = ROOM, pace: Pace = PACE, budget: int = 8192
+) -> FleetSpec:
     """Equal replicas."""
     return FleetSpec(serve=PoolSpec(replicas=replicas, pace=pace, room=room, budget=budget))
 
@@ -68,7 +68,7 @@ def test_one_request_takes_its_prompt_and_its_steps() -> None:
 
 
 def test_a_long_prompt_goes_in_chunks_beside_the_batch() -> None:
-    """A prompt of five steps' tokens delays the one that decodes by its chunks, not by its whole."""
+    """A prompt of five steps' tokens delays the one that decodes by its chunks."""
     early, late = Request(0.0, 100, 200), Request(0.5, 5000, 2)
     outcome = run(fleet(budget=1001), Listed([early, late]), Stop(requests=2), random.random)
     alone = run(fleet(), Listed([Request(0.0, 100, 200)]), Stop(requests=1), random.random)
@@ -131,7 +131,7 @@ def test_the_least_loaded_wait_less_than_the_random() -> None:
 
 
 def test_split_pools_decode_without_prompts_between() -> None:
-    """Decode replicas spend nothing on prompts; the handover delays the second token, not the first."""
+    """Decode replicas spend nothing on prompts; a handover delays the second token."""
     whole = fleet(2)
     split = replace(whole, prefill=whole.serve, handover_s=0.2, handover_s_per_token=1e-5)
     apart, together = talks(split, 4.0), talks(whole, 4.0)

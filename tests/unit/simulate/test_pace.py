@@ -54,7 +54,7 @@ def test_a_run_is_cut_at_the_end_of_the_step_under_way(
     ],
 )
 @pytest.mark.parametrize("batch", [1, 3, 64])
-def test_steps_are_those_of_the_forecast(
+def test_steps_are_those_of_the_forecast(  # noqa: PLR0917 - fixtures come by position
     planning: Planning,
     knowledge_of: KnowledgeOf,
     make_plan: MakePlan,
