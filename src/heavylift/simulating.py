@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from heavylift.errors import HeavyliftError
 from heavylift.simulate.fleet import Outcome, run
@@ -55,10 +54,11 @@ def run_job(job: Job) -> Outcome:
 def runner(processes: int, *, ray_address: str | None = None) -> Iterator[RunAll]:
     """A way to make several runs at once: here in turn, on processes, or on a Ray cluster.
 
-    Raises ENV079 when Ray is asked for and not installed.
+    Raises ENV079 when Ray is asked for and not installed, ENV080 when the cluster does not answer.
     """
     if ray_address is not None:
-        yield _on_ray(ray_address)
+        with _cluster(ray_address) as run_all:
+            yield run_all
         return
     if processes <= 1:
         yield lambda jobs: [run_job(job) for job in jobs]
@@ -74,18 +74,29 @@ def _in_pool(pool: ProcessPoolExecutor, jobs: Sequence[Job]) -> list[Outcome]:
     return list(pool.map(run_job, jobs))
 
 
-def _on_ray(address: str) -> Callable[[Sequence[Job]], list[Outcome]]:
+@contextmanager
+def _cluster(address: str) -> Iterator[RunAll]:
+    """Runs as tasks of a Ray cluster; `local` is one of this machine, for as long as it lasts."""
     try:
         import ray  # noqa: PLC0415 - an extra, 750 MB
     except ImportError as error:
-        raise HeavyliftError("ENV079") from error
-    cluster: Any = ray
-    if not cluster.is_initialized():
-        cluster.init(address=None if address == "local" else address, log_to_driver=False)
-    remote = cluster.remote(run_job)
+        raise HeavyliftError("ENV079", hint_command='pip install "heavylift[ray]"') from error
+    try:
+        ray.init(
+            address=None if address == "local" else address,
+            include_dashboard=False,
+            log_to_driver=False,
+            configure_logging=False,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise HeavyliftError("ENV080", {"address": address, "detail": str(error)[:200]}) from error
+    remote = ray.remote(run_job)
 
-    def run_all(jobs: Iterable[Job]) -> list[Outcome]:
-        found: list[Outcome] = cluster.get([remote.remote(job) for job in jobs])
+    def run_all(jobs: Sequence[Job]) -> list[Outcome]:
+        found: list[Outcome] = ray.get([remote.remote(job) for job in jobs])
         return found
 
-    return run_all
+    try:
+        yield run_all
+    finally:
+        ray.shutdown()
