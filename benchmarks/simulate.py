@@ -244,8 +244,8 @@ def speed() -> bool:
 # --- a real engine -------------------------------------------------------------------------------
 
 SLOTS: Final = 4
-PROMPT_TOKENS: Final = 192
-ANSWER_TOKENS: Final = 32
+PROMPT_TOKENS: Final = 96
+ANSWER_TOKENS: Final = 24
 BATCH_TOKENS: Final = 2048
 HALF_LOAD: Final = 0.5
 
@@ -287,15 +287,15 @@ def _closed(clients: int, requests: int) -> Load:
 def engine() -> bool:
     """Measure two loops, foretell other loads, measure them."""
     with _engine() as (address, key):
-        one = _measure(address, key, _closed(1, 12))
-        full = _measure(address, key, _closed(SLOTS, 24))
+        one = _measure(address, key, _closed(1, 8))
+        full = _measure(address, key, _closed(SLOTS, 20))
         spec, sizes = fitted(one, full)
         half = HALF_LOAD * full.requests.ok / full.window_s
-        poisson = Load(kind=LoadKind.POISSON, requests=40, rate_per_s=half)
+        poisson = Load(kind=LoadKind.POISSON, requests=24, rate_per_s=half)
         loads = {
-            "2 clients": _closed(2, 16),
-            "3 clients": _closed(3, 21),
-            "8 clients": _closed(8, 32),
+            "2 clients": _closed(2, 12),
+            "3 clients": _closed(3, 15),
+            "8 clients": _closed(8, 24),
             f"Poisson, {half:.2f} requests/s": poisson,
         }
         stages = {name: _measure(address, key, load) for name, load in loads.items()}

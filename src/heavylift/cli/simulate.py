@@ -23,7 +23,7 @@ from heavylift.records.speed import Band, SpeedWorkload
 from heavylift.simulate.answer import Question, answer
 from heavylift.simulate.build import Fleet, Unit, start_s
 from heavylift.simulate.fleet import Failures, Router
-from heavylift.simulate.study import Recorded
+from heavylift.simulate.study import Clients, Recorded
 from heavylift.simulate.workload import Shape, sizes_of
 from heavylift.slo import Goal, parse_goals
 
@@ -34,6 +34,7 @@ _SECONDS: Final = {
     "s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400
 }  # fmt: skip
 _DEFAULT_REQUESTS: Final = 4000
+DEFAULT_TRAFFIC: Final = "chat"
 
 
 class Rate(click.ParamType[float]):
@@ -56,7 +57,7 @@ class Rate(click.ParamType[float]):
 @click.command(help=text("help.simulate"))
 @click.argument("model")
 @click.option("--on", "rack_text", required=True, metavar="RACK", help=text("option.simulate_on"))
-@click.option("--trace", default="chat", metavar="FILE|NAME", help=text("option.trace"))
+@click.option("--trace", metavar="FILE|NAME", help=text("option.trace"))
 @click.option("--rate", type=Rate(), help=text("option.rate"))
 @click.option("--slo", "slo_text", metavar="GOALS", help=text("option.slo"))
 @click.option("--racks", type=click.IntRange(1, 4096), default=1, help=text("option.racks"))
@@ -142,7 +143,7 @@ class _Traffic:
     def __init__(
         self,
         name: str,
-        source: Shape | Recorded,
+        source: Shape | Recorded | Clients,
         sizes: tuple[float, float],
         rate_per_s: float | None,
     ) -> None:
@@ -154,6 +155,19 @@ class _Traffic:
         from heavylift.facts.catalog import Catalog
 
         stated, rate = options["trace"], options["rate"]
+        clients = options["concurrency"]
+        if clients is not None:
+            if rate is not None or stated is not None:
+                raise click.UsageError(text("usage.simulate_clients"))
+            sizes = (options["isl"], options["osl"])
+            name = text("simulate.clients", clients=f"{clients:,}")
+            return cls(
+                name,
+                Clients(clients=clients, input_tokens=sizes[0], output_tokens=sizes[1]),
+                sizes,
+                None,
+            )
+        stated = stated or DEFAULT_TRAFFIC
         shapes = {entry.id: entry for entry in Catalog().speed().shapes}
         if stated in shapes:
             shape = shape_of(shapes[stated])

@@ -147,6 +147,9 @@ def answer(question: Question, run: RunAll) -> Simulation:
     if rate is None:
         rate = highest.get(PaceEnd.MIDDLE) or question.guess_per_s
     runs, outcomes = _runs(question, rate, run)
+    if isinstance(question.traffic, Clients):
+        # A closed loop has the rate that comes of it.
+        rate = runs[PaceEnd.MIDDLE].requests_per_s
     needed = _needed(question, rate, highest, run) if searching else None
     gains = _gains(question, highest, run) if searching else ()
     return _record(question, rate, runs, outcomes, highest, needed, gains)
@@ -242,7 +245,7 @@ def _record(  # noqa: PLR0917 - the parts of one answer
         else None,
         racks_needed=needed,
         gains=gains,
-        cost=_cost(question, runs, highest, rate),
+        cost=_cost(question, runs, highest),
         notes=(*question.notes, *_notes(question, runs)),
     )
 
@@ -263,9 +266,8 @@ def _cost(
     question: Question,
     runs: dict[PaceEnd, FleetRun],
     highest: dict[PaceEnd, float],
-    rate: float,
 ) -> FleetCost | None:
-    """At the highest rate within the objectives, else at the rate that was run.
+    """At the highest rate within the objectives, else at the rate that was served.
 
     Formula: USD per hour / (requests per second × tokens of a mean answer × 3600)
     """
@@ -278,8 +280,8 @@ def _cost(
     if not middle.requests_per_s:
         return None
     answer_tokens = middle.output_tokens_per_s / middle.requests_per_s
-    slow = highest[PaceEnd.SLOW] if highest else min(rate, runs[PaceEnd.SLOW].requests_per_s)
-    fast = highest[PaceEnd.FAST] if highest else min(rate, runs[PaceEnd.FAST].requests_per_s)
+    slow = highest[PaceEnd.SLOW] if highest else runs[PaceEnd.SLOW].requests_per_s
+    fast = highest[PaceEnd.FAST] if highest else runs[PaceEnd.FAST].requests_per_s
     if not fast or not slow:
         return None
     return FleetCost(

@@ -325,14 +325,12 @@ class _Run:
 
     # --- what replicas tell ----------------------------------------------------------------------
 
-    def first_token(self, request: Request, at_s: float) -> None:
-        """The first token of a request."""
+    def first_token(self, request: Request) -> None:
+        """The first token of a request: its prompt is kept where it was computed."""
         if request.segments and self.spec.router is Router.AFFINITY:
             self.owner[request.segments[-1][0]] = request.at
             if len(request.segments) > 1:
                 self.owner[request.segments[0][0]] = request.at
-        if request.counted:
-            self.outcome.ttft.add(at_s - request.arrival_s)
 
     def computed(self, request: Request, at_s: float) -> None:
         """A prompt is ready to be handed over."""
@@ -371,6 +369,7 @@ class _Run:
         e2e = at_s - request.arrival_s
         ttft = request.first_s - request.arrival_s
         outcome.e2e.add(e2e)
+        outcome.ttft.add(ttft)
         tpot = None
         if request.output_tokens > 1:
             tpot = (at_s - request.first_s) / (request.output_tokens - 1)

@@ -36,7 +36,7 @@ class Hold(IntEnum):
 class Watcher(Protocol):
     """Who is told what became of requests."""
 
-    def first_token(self, request: Request, at_s: float) -> None:
+    def first_token(self, request: Request) -> None:
         """The first token exists."""
         ...
 
@@ -229,7 +229,7 @@ class Replica:
             self.pool.publish(request)
             if request.first_s < 0:
                 request.first_s = late
-                self._watcher.first_token(request, late)
+                self._watcher.first_token(request)
             request.made += 1
             if request.made < request.output_tokens and self.role is not Role.PREFILL:
                 self._join(request)

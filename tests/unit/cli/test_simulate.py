@@ -45,6 +45,7 @@ SCREENS = [
     pytest.param((*B300, *SLO, "--rate", "2/s"), id="asked"),
     pytest.param((*B300, *SLO), id="at-the-highest-rate"),
     pytest.param((*B300, "--trace", "conversation", "--rate", "1/s"), id="no-objectives"),
+    pytest.param((*B300, *SLO, "--concurrency", "16", "--isl", "1000"), id="closed"),
     pytest.param((*B300, *SLO, "--rate", "40/s", "--no-search"), id="overloaded"),
     pytest.param((*B300, "--slo", "ttft_p99=1ms", "--rate", "1"), id="impossible"),
     pytest.param(
@@ -139,6 +140,7 @@ def test_without_a_prefix_cache_nothing_is_found(
     [
         (("--rate", "fast"), 2, "2/s, 90/min or 3M/day"),
         (("--trace", "nothing"), 2, "chat, conversation, agent"),
+        (("--concurrency", "4", "--rate", "1"), 2, "closed loop"),
         (("--slo", "soon"), 2, "USE060"),
         (("--slo", "itl_p99=1s"), 2, "USE092"),
         (("--prefill-on", "8xB300"), 2, "--link"),
