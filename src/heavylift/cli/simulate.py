@@ -17,6 +17,7 @@ from heavylift.cli.workload import Asked, Volume, holds_nothing, workload_option
 from heavylift.errors import Exit, HeavyliftError
 from heavylift.facts.speed_schema import TrafficShapeFacts
 from heavylift.plan.money import OwnPrices, rent_parts
+from heavylift.planning import Planning
 from heavylift.records.plan import Note, Plan
 from heavylift.records.simulation import FleetVerdict, Simulation
 from heavylift.records.speed import Band, SpeedWorkload
@@ -95,7 +96,7 @@ def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
     from heavylift.simulating import runner
 
     goals = _goals(options["slo_text"])
-    traffic = _Traffic.of(options)
+    traffic = _Traffic.of(options, Planning().knowledge(model).model.model.max_context.value)
     sized = {**options, "isl": round(traffic.sizes[0]), "osl": max(1, round(traffic.sizes[1]))}
     asked = Asked.of(model, rack_text, sized)
     out = sink(as_json)
@@ -150,7 +151,7 @@ class _Traffic:
         self.name, self.source, self.sizes, self.rate_per_s = name, source, sizes, rate_per_s
 
     @classmethod
-    def of(cls, options: dict[str, Any]) -> _Traffic:
+    def of(cls, options: dict[str, Any], context_tokens: int) -> _Traffic:
         """Raises a usage error for what is neither."""
         from heavylift.facts.catalog import Catalog
 
@@ -171,6 +172,8 @@ class _Traffic:
         shapes = {entry.id: entry for entry in Catalog().speed().shapes}
         if stated in shapes:
             shape = shape_of(shapes[stated])
+            longest = min(shape.context_tokens_most, context_tokens)
+            shape = replace(shape, context_tokens_most=longest)
             return cls(stated, shape, sizes_of(shape), rate)
         path = Path(stated)
         if not path.is_file():
@@ -228,7 +231,7 @@ def _question(  # noqa: PLR0917 - what the command has read
     price, source = _rent(asked, serve.plan, options)
     if price is None:
         notes.append(Note(code="no_rent", params={"gpu": serve.plan.rack.gpu_title}))
-    sizes = replace(asked.workload, cached_ratio=0.0)
+    sizes = asked.workload
     return Question(
         fleet=fleet,
         traffic=traffic.source,

@@ -191,7 +191,13 @@ class Fleet:
             handover_s_per_token=moved.wire_kv_bytes_per_token / rate,
             router=self.router,
             failures=self.failures,
+            longest_tokens=self.longest_tokens,
         )
+
+    @property
+    def longest_tokens(self) -> int:
+        """Where the model's context ends."""
+        return self.serve.forecaster.subject.model.max_context.value
 
     @property
     def gpu_count(self) -> int:

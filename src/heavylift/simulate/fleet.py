@@ -64,7 +64,8 @@ class Failures:
 class FleetSpec:
     """What is run. `prefill` None = every replica does prompts and answers.
 
-    `handover_s` and `handover_s_per_token` are the way from a prefill to a decode replica.
+    `handover_s` and `handover_s_per_token` are the way from a prefill to a decode replica. Longer
+    requests than `longest_tokens` are refused: the model's context ends there.
     """
 
     serve: PoolSpec
@@ -73,6 +74,7 @@ class FleetSpec:
     handover_s_per_token: float = 0.0
     router: Router = Router.LEAST
     failures: Failures | None = None
+    longest_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -255,6 +257,11 @@ class _Run:
             outcome.waiting_mean = outcome.in_system_s / span if span > 0 else 0.0
         if self.started == self.stop.warmup + 1:
             outcome.warm_s = request.arrival_s
+        longest = self.spec.longest_tokens
+        if longest is not None and request.input_tokens + request.output_tokens > longest:
+            self.left -= 1
+            outcome.refused += 1
+            return
         self._place(request, request.arrival_s)
 
     def _place(self, request: Request, at_s: float) -> None:

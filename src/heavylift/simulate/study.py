@@ -25,6 +25,9 @@ RATE_STEP: Final = 1.05
 """The highest rate is known to this factor: neighbours nearer than that differ by chance."""
 
 _MOST_TRIES: Final = 24
+_REFUSED_MOST: Final = 0.01
+"""A fleet that refuses more requests than one in a hundred does not serve the traffic."""
+
 _MOST_RACKS: Final = 4096
 _HELD_BACK: Final = 0.05
 _GROWING: Final = 1.7
@@ -91,8 +94,9 @@ def _step(
 
 
 def meets(outcome: Outcome, goals: Sequence[Goal]) -> bool:
-    """True when every objective holds; a run that was given up does not, nor one that refused."""
-    if outcome.gave_up or outcome.refused or not outcome.requests:
+    """True when every objective holds; not for a run that was given up, or refused too many."""
+    served = outcome.requests
+    if outcome.gave_up or not served or outcome.refused > _REFUSED_MOST * served:
         return False
     return all(_statistic(outcome, goal) <= goal.limit_s for goal in goals)
 

@@ -112,6 +112,9 @@ class Conversations:
         shape, chance = self._shape, self._chance
         first = lognormal(shape.first_tokens, shape.first_spread, chance)
         answer = lognormal(shape.output_tokens, shape.output_spread, chance)
+        # A first prompt leaves room for its answer; further turns end where the context does.
+        room = shape.context_tokens_most - shape.shared_tokens - answer
+        first = max(1, min(first, room))
         group = 0
         if shape.groups > 1 and shape.shared_tokens:
             group = int(chance() * shape.groups)

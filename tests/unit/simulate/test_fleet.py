@@ -102,6 +102,14 @@ def test_what_no_pool_holds_is_refused() -> None:
     assert (outcome.refused, outcome.requests) == (1, 1)
 
 
+def test_what_is_longer_than_the_models_context_is_refused() -> None:
+    """At the door; what fits is served."""
+    requests = [Request(0.0, 900, 200), Request(0.0, 900, 100)]
+    spec = replace(fleet(), longest_tokens=1000)
+    outcome = run(spec, Listed(requests), Stop(requests=2), random.random)
+    assert (outcome.refused, outcome.requests) == (1, 1)
+
+
 @pytest.mark.parametrize("router", list(Router))
 def test_every_router_serves_everything(router: Router) -> None:
     """Nothing is lost, and the same seed gives the same answer."""
