@@ -287,27 +287,25 @@ def _closed(clients: int, requests: int) -> Load:
 def engine() -> bool:
     """Measure two loops, foretell other loads, measure them."""
     with _engine() as (address, key):
-        one = _measure(address, key, _closed(1, 8))
-        full = _measure(address, key, _closed(SLOTS, 20))
+        one = _measure(address, key, _closed(1, 6))
+        full = _measure(address, key, _closed(SLOTS, 16))
         spec, sizes = fitted(one, full)
         half = HALF_LOAD * full.requests.ok / full.window_s
-        poisson = Load(kind=LoadKind.POISSON, requests=24, rate_per_s=half)
+        poisson = Load(kind=LoadKind.POISSON, requests=16, rate_per_s=half)
         loads = {
-            "2 clients": _closed(2, 12),
-            "3 clients": _closed(3, 15),
-            "8 clients": _closed(8, 24),
+            "2 clients": _closed(2, 8),
+            "3 clients": _closed(3, 12),
+            "8 clients": _closed(8, 16),
             f"Poisson, {half:.2f} requests/s": poisson,
         }
-        stages = {name: _measure(address, key, load) for name, load in loads.items()}
-    print(
-        f"llama.cpp, SmolLM2, {SLOTS} slots, {sizes[0]} tokens in, {sizes[1]} out; steps and"
-        f" prompts taken at 1 and {SLOTS} clients; load average {os.getloadavg()[0]:.1f}"
-    )
-    off = [
-        error
-        for name, stage in stages.items()
-        for error in _compared(name, loads[name], stage, spec, sizes)
-    ]
+        print(
+            f"llama.cpp, SmolLM2, {SLOTS} slots, {sizes[0]} tokens in, {sizes[1]} out; steps and"
+            f" prompts taken at 1 and {SLOTS} clients; load average {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
+        off: list[float] = []
+        for name, load in loads.items():
+            off += _compared(name, load, _measure(address, key, load), spec, sizes)
     typical = math.exp(sorted(off)[len(off) // 2])
     print(f"typically off by a factor of {typical:.2f} (limit {ENGINE_ERROR_LIMIT})")
     return typical <= ENGINE_ERROR_LIMIT
@@ -390,7 +388,8 @@ def _compared(
     for figure, (measured, foretold) in pairs.items():
         print(
             f"{name:<28}{figure:<9} measured {measured:>9.1f}  foretold {foretold:>9.1f}"
-            f"  × {measured / foretold:.2f}{'' if stage.valid else '  (bench: not valid)'}"
+            f"  × {measured / foretold:.2f}{'' if stage.valid else '  (bench: not valid)'}",
+            flush=True,
         )
         yield abs(math.log(measured / foretold))
 
