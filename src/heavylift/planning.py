@@ -17,9 +17,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from heavylift.checkpoint.config import ConfigFile, model_from_config, same_architecture
+from heavylift.checkpoint.defects import Defect
+from heavylift.checkpoint.files import Files, LocalFiles
 from heavylift.checkpoint.grouping import match
+from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
-from heavylift.checkpoint.read import read_checkpoint
+from heavylift.checkpoint.read import Checkpoint, read_files
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import (
@@ -31,6 +34,7 @@ from heavylift.facts.schema import (
     ModelFacts,
     NodeFacts,
 )
+from heavylift.inspecting import CONFIG, CONFIG_LIMIT_BYTES, Reach, is_path, read_hub
 from heavylift.plan import compare as comparing
 from heavylift.plan.fixes import fixes
 from heavylift.plan.planner import Knowledge, Machine, best_plan, with_receipt
@@ -38,10 +42,8 @@ from heavylift.plan.rack import parse_rack, resolve_rack
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
 from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
 from heavylift.records.receipt import Receipt
-from heavylift.units import MIB
 
 THIS_MACHINE: Final = "this-machine"
-_CONFIG_LIMIT_BYTES: Final = 16 * MIB
 
 T = TypeVar("T")
 V = TypeVar("V", int, float, str)
@@ -69,41 +71,66 @@ class Loaded(Mapping[str, T]):
 class Planning:
     """A catalogue and what is asked of it."""
 
-    def __init__(self, catalog: Catalog | None = None) -> None:
+    def __init__(self, catalog: Catalog | None = None, *, reach: Reach | None = None) -> None:
+        """`reach` opens a model on a hub; without it no network is asked."""
         self.catalog = catalog or Catalog()
+        self.remarks: list[Defect] = []
+        self._reach = reach
 
     def knowledge(self, model: str) -> Knowledge:
-        """Everything a plan of `model` may look at: an id, a name, or a folder with a checkpoint.
+        """Everything a plan of `model` may look at: an id, a name, a folder with a checkpoint, or
+        an id on a hub that the facts do not know.
 
-        Raises FACT010 for an unknown name, and for a folder what `read_folder` raises.
+        Raises FACT010 for an unknown name, for a folder what `inventory_of_files` raises, and for
+        a hub HUB001 to HUB014. What is wrong with the files and harms nothing is in `remarks`.
         """
-        folder = Path(model)
-        # A name is a name even where a folder happens to be called so; a path says that it is one.
-        if os.sep in model or model in (os.curdir, os.pardir):
+        folder = Path(model).expanduser()
+        if is_path(model):
             return self._knowledge_of_folder(folder)
         try:
             return self.knowledge_of(self.catalog.model(model))
         except HeavyliftError:
-            if not folder.is_dir():
+            if folder.is_dir():
+                return self._knowledge_of_folder(folder)
+            hub_id = HubId.parse(model)
+            if hub_id is None:
                 raise
-            return self._knowledge_of_folder(folder)
+            if self._reach is None:
+                raise HeavyliftError("PLAN059", {"path": model}) from None
+            return self._knowledge_on_hub(hub_id, self._reach)
+
+    def _knowledge_on_hub(self, hub_id: HubId, reach: Reach) -> Knowledge:
+        with reach(hub_id) as files:
+            checkpoint = read_hub(files, hub_id)
+            return self._knowledge_of_files(files, hub_id.id.rpartition("/")[2], checkpoint)
 
     def _knowledge_of_folder(self, folder: Path) -> Knowledge:
-        """A local checkpoint: what the tensors are from its headers, what they mean by family.
+        files = LocalFiles(folder)
+        config = read_config(files)
+        return self._knowledge_of_files(files, folder.resolve().name, None, config)
+
+    def _knowledge_of_files(
+        self,
+        files: Files,
+        identifier: str,
+        checkpoint: Checkpoint | None,
+        config: ConfigFile | None = None,
+    ) -> Knowledge:
+        """A checkpoint's files: what the tensors are from its headers, what they mean by family.
 
         A network that the catalogue knows under another name keeps that name and its recipes.
         """
-        config = read_config(folder)
+        config = config or read_config(files)
         family = self.catalog.family_for_hf_type(config.model_type())
         if family is None:
             raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
-        facts = model_from_config(
-            config, family, identifier=folder.resolve().name, formats=("safetensors",)
-        )
+        facts = model_from_config(config, family, identifier=identifier, formats=("safetensors",))
         known = self._same_network(facts)
         if known is not None:
             facts = replace(known, variants=known.variants[:1])
-        inventory = inventory_of_folder(folder, facts, family)
+        checkpoint = checkpoint or read_files(files)
+        self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
+        inventory = inventory_of(checkpoint, facts, family)
         variant = facts.variants[0]
         if known is None:
             engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
@@ -293,41 +320,42 @@ class Planning:
         return gpu, node
 
 
-def read_config(folder: Path) -> ConfigFile:
-    """The config.json of a folder.
+def read_config(files: Files) -> ConfigFile:
+    """The config.json of a checkpoint.
 
     Raises PLAN058 and PLAN059 for what is no folder, PLAN050 when there is none or it cannot be
     read, PLAN056 when it is no JSON object.
     """
-    path = folder / "config.json"
+    where = files.where
+    path = str(Path(where) / CONFIG)
+    opened = files.open(CONFIG)
+    if isinstance(opened, Defect):
+        if isinstance(files, LocalFiles) and not files.folder.is_dir():
+            raise HeavyliftError(
+                "PLAN058" if files.folder.is_file() else "PLAN059", {"path": where}
+            )
+        raise HeavyliftError("PLAN050", {"path": where, "reason": opened.detail or opened.problem})
     try:
-        with path.open("rb") as file:
-            raw = file.read(_CONFIG_LIMIT_BYTES + 1)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and not folder.is_dir():
-            code = "PLAN058" if folder.is_file() else "PLAN059"
-            raise HeavyliftError(code, {"path": str(folder)}) from error
-        raise HeavyliftError(
-            "PLAN050", {"path": str(folder), "reason": error.strerror or type(error).__name__}
-        ) from error
-    if len(raw) > _CONFIG_LIMIT_BYTES:
-        raise HeavyliftError("PLAN056", {"path": str(path), "reason": f"> {_CONFIG_LIMIT_BYTES} B"})
+        raw = opened.read(CONFIG_LIMIT_BYTES + 1, 0)
+    finally:
+        opened.close()
+    if len(raw) > CONFIG_LIMIT_BYTES:
+        raise HeavyliftError("PLAN056", {"path": path, "reason": f"> {CONFIG_LIMIT_BYTES} B"})
     try:
         document = msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reason = str(error) or type(error).__name__
-        raise HeavyliftError("PLAN056", {"path": str(path), "reason": reason[:120]}) from error
-    return ConfigFile(path=str(path), document=document, read_on=datetime.now(UTC).date())
+        raise HeavyliftError("PLAN056", {"path": path, "reason": reason[:120]}) from error
+    return ConfigFile(path=path, document=document, read_on=datetime.now(UTC).date())
 
 
-def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) -> Inventory:
-    """The tensors of a folder's headers, by the family's names.
+def inventory_of(checkpoint: Checkpoint, facts: ModelFacts, family: FamilyFacts) -> Inventory:
+    """The tensors of a checkpoint's headers, by the family's names.
 
     Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing or are not the
     family's, PLAN055 when their shapes are not those of the config: a plan over a part of a model,
     or of a cache that the weights do not have, would be wrong without showing it.
     """
-    checkpoint = read_checkpoint(folder)
     checkpoint.require_sound()
     expected = from_facts(facts, family, facts.variants[0])
     found = match(checkpoint.groups, expected.groups)
@@ -337,7 +365,7 @@ def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) ->
         raise HeavyliftError(
             "PLAN054",
             {
-                "path": str(folder),
+                "path": checkpoint.where,
                 "missing": sum(len(m.layers or (0,)) * m.per_layer for m in found.missing),
                 "unknown": sum(group.count for group in found.unmatched),
                 "first": first[0],
@@ -348,13 +376,13 @@ def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) ->
             raise HeavyliftError(
                 "PLAN055",
                 {
-                    "path": str(folder),
+                    "path": checkpoint.where,
                     "tensor": group.found.pattern,
                     "found": f"{group.found.per_layer} × {list(group.found.shape)}",
                     "expected": f"{group.expected.per_layer} × {list(group.expected.shape)}",
                 },
             )
-    return found.inventory(str(folder))
+    return found.inventory(checkpoint.where)
 
 
 def _takes_folders(engine: EngineFacts) -> bool:
