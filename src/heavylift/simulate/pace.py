@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Final
 
 from heavylift.plan.step_time import StepTime
+
+_NEVER_STEPS: Final = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +107,11 @@ def run_s(row: Row, batch: int, held: int, steps: int) -> float:
 
 def crossing(row: Row, batch: int, held: int) -> int | None:
     """Steps until memory takes longer than compute; None when it does already or never will."""
-    short = row.compute - row.memory - row.per_token * held
-    if short <= 0 or row.per_token <= 0:
+    short, grows = row.compute - row.memory - row.per_token * held, row.per_token * batch
+    # No answer is as long as what is left out here.
+    if short <= 0 or short > grows * _NEVER_STEPS:
         return None
-    return max(1, math.ceil(short / (row.per_token * batch)))
+    return max(1, math.ceil(short / grows))
 
 
 def steps_by(row: Row, batch: int, held: int, seconds: float) -> int:
