@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-package test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory bench-checksum bench-simulate \
-	speed-facts schemas locale fuzz \
-	clean
+.PHONY: setup demo test test-package test-ray check lint types imports clean fuzz \
+	bench bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway \
+	bench-client bench-batch bench-batch-memory bench-checksum bench-simulate \
+	speed-facts schemas locale
 
 setup: $(STAMP)
 
@@ -50,7 +50,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
+bench: bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
 	bench-batch
 
 bench-diagnose: setup
@@ -59,6 +59,9 @@ bench-diagnose: setup
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
+
+bench-search: setup
+	$(BIN)/python benchmarks/plan_search.py
 
 bench-stream: setup
 	$(BIN)/python benchmarks/stream_overhead.py

@@ -45,6 +45,8 @@ from heavylift.facts.schema import (
     EngineFacts,
     FamilyFacts,
     GpuFacts,
+    MemoryShareBook,
+    MemoryShareRule,
     MetricBook,
     ModelFacts,
     NodeFacts,
@@ -66,6 +68,8 @@ from heavylift.facts.symptom_consistency import symptom_defects
 from heavylift.facts.symptom_schema import (
     SymptomBook,
 )
+from heavylift.facts.thumb_schema import ThumbRuleBook, ThumbRuleFacts
+from heavylift.facts.variant_schema import VariantReportBook
 
 R = TypeVar("R")
 
@@ -91,6 +95,7 @@ class Catalog:
         self.root = root
         self._tables: dict[str, dict[str, Any]] = {}
         self._records: dict[str, Any] = {}
+        self._ids: dict[str, tuple[str, ...]] = {}
 
     # --- what is asked for -----------------------------------------------------------------------
 
@@ -109,6 +114,16 @@ class Catalog:
     def node(self, identifier: str) -> NodeFacts:
         """The node type of that id."""
         return self._load(NodeFacts, f"nodes/{identifier}.toml", id=identifier)
+
+    def memory_shares(self) -> tuple[MemoryShareRule, ...]:
+        """The rules of machines whose memory processor and GPU share."""
+        if "memory_shares" not in {path.stem for path in self.root.glob("*.toml")}:
+            return ()
+        return self._load(MemoryShareBook, "memory_shares.toml").shares
+
+    def rules_of_thumb(self) -> tuple[ThumbRuleFacts, ...]:
+        """What others plan with instead of an account."""
+        return self._load(ThumbRuleBook, "rules_of_thumb.toml").rules
 
     def family(self, identifier: str) -> FamilyFacts:
         """The architecture family of that id, with the tensor lists of all its file formats."""
@@ -144,6 +159,12 @@ class Catalog:
     def tensor_names(self) -> TensorBook:
         """How the tensors of any model are named."""
         return self._load(TensorBook, "checkpoints/tensors.toml")
+
+    def variant_reports(self, model: str) -> VariantReportBook:
+        """What is reported of the forms of a model id; an empty book when nothing is."""
+        if model not in self.ids("variants"):
+            return VariantReportBook(model=model, reports=())
+        return self._load(VariantReportBook, f"variants/{model}.toml")
 
     def metric_names(self) -> Mapping[str, tuple[str, ...]]:
         """Figure of an engine's metrics -> the names that engines give it."""
@@ -242,6 +263,11 @@ class Catalog:
 
     def ids(self, kind: str) -> tuple[str, ...]:
         """The ids of a kind of facts (`models`, `gpus`, `engines`, …), in alphabetical order."""
+        if kind not in self._ids:
+            self._ids[kind] = self._list(kind)
+        return self._ids[kind]
+
+    def _list(self, kind: str) -> tuple[str, ...]:
         if kind == "families":
             found = [path.parent.name for path in self.root.glob("families/*/architecture.toml")]
         else:
@@ -341,6 +367,8 @@ class Catalog:
             models=_collect(self.model, self.ids("models"), defects),
             books=_collect(self.recipes, self.ids("recipes"), defects),
             showcases=_collect(_anyway(self.showcase), self._showcases(), defects),
+            reports=_collect(self.variant_reports, self.ids("variants"), defects),
+            shares=_collect(_anyway(self.memory_shares), ("memory_shares",), defects),
         )
         self._check_books(defects)
         defects += self._command_defects()
@@ -365,7 +393,11 @@ class Catalog:
         return defects
 
     def _check_books(self, defects: list[Defect]) -> None:
-        """The facts of speed, of money and of what is served: read as one record each."""
+        """The facts of speed, of money and of what is served, and the rules of thumb: read as one
+        record each.
+        """
+        if (self.root / "rules_of_thumb.toml").is_file():
+            _collect(_anyway(self.rules_of_thumb), ("rules_of_thumb",), defects)
         books: dict[str, Callable[[], object]] = {"speed": self.speed, "prices": self.prices}
         present = [kind for kind in books if self.ids(kind)]
         _collect(lambda kind: books[kind](), present, defects)
