@@ -6,8 +6,8 @@ STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-vllm-quality test-package test-ray lint types imports check bench \
 	bench-diagnose bench-plan bench-search bench-stream bench-lint bench-speed speed-facts \
-	bench-gateway bench-client bench-batch bench-batch-memory locale fuzz bench-checksum schemas \
-	clean
+	bench-gateway bench-client bench-batch bench-simulate bench-batch-memory locale fuzz \
+	bench-checksum schemas clean
 
 setup: $(STAMP)
 
@@ -91,6 +91,10 @@ bench-client: setup
 
 bench-batch: setup
 	$(BIN)/python benchmarks/batch_speed.py
+
+bench-simulate: setup
+	$(BIN)/heavylift engine install embedded
+	$(BIN)/python benchmarks/simulate.py
 
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py

@@ -63,6 +63,7 @@ from heavylift.facts.speed_schema import (
     SpeedClassBook,
     SpeedFacts,
     SpeedModelFacts,
+    TrafficShapeBook,
     TransferLinkBook,
 )
 from heavylift.facts.symptom_consistency import symptom_defects
@@ -237,6 +238,7 @@ class Catalog:
             book=self._load(SpeedClassBook, "speed/classes.toml"),
             acceptances=self._load(AcceptanceBook, "speed/acceptance.toml").acceptances,
             links=self._load(TransferLinkBook, "speed/links.toml").links,
+            shapes=self._load(TrafficShapeBook, "speed/traffic.toml").shapes,
         )
 
     def prices(self) -> PriceFacts:

@@ -19,6 +19,7 @@ from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release
 from heavylift.records.search import Searched
+from heavylift.records.simulation import Simulation
 from heavylift.records.snapshot import Snapshot
 from heavylift.records.speed import Speed
 from heavylift.records.variants import VariantTable
@@ -36,6 +37,7 @@ RECORDS: Final[dict[str, type]] = {
     "speed": Speed,
     "prefill-decode": PrefillDecode,
     "decision": Decision,
+    "simulation": Simulation,
     "fit": FitList,
     "variants": VariantTable,
     "search": Searched,
