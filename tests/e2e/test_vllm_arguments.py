@@ -26,7 +26,10 @@ PYTHON = os.environ.get("HEAVYLIFT_VLLM_PYTHON", "")
 VERSION = "0.32.0"
 SIZES = ("tensor", "pipeline", "data", "expert", "decode_context")
 
-pytestmark = pytest.mark.skipif(not PYTHON, reason="no environment with vLLM is named")
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(not PYTHON, reason="no environment with vLLM is named"),
+]
 
 
 def _recipe(reciping: Reciping, model: str, rack: str, given: dict[str, object]) -> Recipe:

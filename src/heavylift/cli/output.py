@@ -55,6 +55,7 @@ _SCREENS: Final = {
     "speed": "speed",
     "pd": "pd",
     "decide": "decide",
+    "simulation": "simulation",
     "usage": "usage",
     "recipe": "recipe",
     "recipe_explained": "recipe_explained",

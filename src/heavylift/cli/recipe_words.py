@@ -38,7 +38,11 @@ def status(support: Support, shown: str) -> str:
 
 def refused(refusal: RecipeRefusal) -> Iterator[str]:
     """Why no recipe is written."""
-    yield text(f"recipe.refused.{refusal.code}", **_shown(refusal.params))
+    params = _shown(refusal.params)
+    said = f"support.{params.get('note')}"
+    if said in keys():
+        params["note"] = text(said)
+    yield text(f"recipe.refused.{refusal.code}", **params)
     note = refusal.params.get("note")
     if refusal.code == "does_not_fit" and isinstance(note, str) and " " in note:
         yield note

@@ -42,6 +42,7 @@ from heavylift.facts.speed_schema import (
     SpeedClassFacts,
     SpeedModelFacts,
     SpeedSpreadFacts,
+    TrafficShapeFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
 from heavylift.facts.thumb_schema import ThumbRuleFacts
@@ -95,12 +96,17 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (ServingCommon, "start_allowance"): ("s",),
     (ServingCommon, "stop_grace"): ("s",),
     (ServingCommon, "shared_memory"): ("bytes",),
+    (SpeedModelFacts, "load_bandwidth"): ("GB/s per machine",),
 }
 """The unit of every field that is a `Fact`: the planner computes in it and does not convert."""
 
 _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
     {
         (ModelFacts, "layers"),
+        (TrafficShapeFacts, "turn_tokens"),
+        (TrafficShapeFacts, "turn_spread"),
+        (TrafficShapeFacts, "shared_tokens"),
+        (TrafficShapeFacts, "pause_s"),
         (TensorPattern, "axis"),
         (TensorPattern, "params_per_element"),
         (ConfigLayers, "counts_from"),

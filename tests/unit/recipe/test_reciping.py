@@ -91,7 +91,6 @@ def test_a_version_nobody_read_is_not_written(make_recipe: Make) -> None:
         ("2x8xH200", "vllm", {"kv_cache_dtype": "fp8"}, "REC012"),
         ("2x8xB200", "vllm", {"start": {"draft": "redhat-dspark"}}, "REC012"),
         ("8xB300", "sglang", {"start": {"draft": "redhat-dspark"}}, "REC029"),
-        ("8xB300", "ollama", {}, "REC012"),
         ("4x8xH100", "vllm", {"tensor": 16, "data": 2}, "REC013"),
         ("3x8xB300", "vllm", {"split": (1, 1)}, "REC021"),
         ("2x8xMI355X", "atom", {"split": (1, 1)}, "REC023"),
@@ -107,6 +106,15 @@ def test_what_cannot_be_emitted_says_so(
     with pytest.raises(HeavyliftError) as caught:
         make_recipe("kimi-k3", rack, engine, **given)
     assert caught.value.code == code
+
+
+def test_ollama_does_not_serve_k3_and_says_why(make_recipe: Make) -> None:
+    """Only a hosted tag is published; what works instead is named."""
+    recipe = make_recipe("kimi-k3", "8xB300", "ollama")
+    assert recipe.launch is None
+    assert recipe.refused is not None
+    assert (recipe.refused.code, recipe.refused.source) == ("unsupported", "ollama-17235")
+    assert recipe.refused.nearest
 
 
 # --- written -------------------------------------------------------------------------------------
