@@ -419,6 +419,4 @@ def _engines(request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts) -> list[
             for engine in knowledge.engines.values()
             if any(rule.splits == "layers" for rule in engine.layouts)
         ]
-    # An engine whose rules nobody read can only be planned as unknown: it is taken when asked for.
-    usual = [knowledge.engines[name] for name in knowledge.model.model.variants[0].engines]
-    return [engine for engine in usual if any(version.read for version in engine.versions)]
+    return [knowledge.engines[name] for name in knowledge.model.model.variants[0].engines]
