@@ -166,21 +166,32 @@ def config(model: ModelFacts, family: FamilyFacts) -> dict[str, Any]:
     tree: dict[str, Any] = {"model_type": family.hf_model_types[0]}
     for dim, path in family.config_dims.items():
         if dim in values:
-            _put(tree, path.split("."), values[dim])
+            _put(tree, path, values[dim])
+    entries: dict[str, list[str]] = {}
     for name, rule in family.config_layers.items():
         layers = model.layer_set(name)
-        if rule.field is not None:
-            _put(tree, rule.field.split("."), [layer + rule.counts_from for layer in layers])
-        if rule.start is not None:
-            _put(tree, rule.start.split("."), layers[0])
+        if rule.equals and rule.field is not None:
+            listed = entries.setdefault(rule.field, ["-"] * model.dim("layers"))
+            for layer in layers:
+                listed[layer] = rule.equals[0]
+        elif rule.field is not None:
+            _put(tree, rule.field, [layer + rule.counts_from for layer in layers])
+        if rule.start is not None and layers:
+            _put(tree, rule.start, layers[0])
         if rule.stop is not None:
-            _put(tree, rule.stop.split("."), layers[-1] + 1)
-    listed: dict[str, Any] = _with_lists(tree)
-    return listed
+            _put(tree, rule.stop, layers[-1] + 1 if layers else 0)
+        if rule.beyond is not None:
+            _put(tree, rule.beyond, len(layers))
+        if rule.every is not None and layers:
+            _put(tree, rule.every, layers[0] + 1)
+    for field, words in entries.items():
+        _put(tree, field, words)
+    whole: dict[str, Any] = _with_lists(tree)
+    return whole
 
 
-def _put(tree: dict[str, Any], path: list[str], value: int | list[int]) -> None:
-    *folders, leaf = path
+def _put(tree: dict[str, Any], field: str, value: int | list[int] | list[str]) -> None:
+    *folders, leaf = field.split("|")[0].split(".")
     for key in folders:
         tree = tree.setdefault(key, {})
     tree[leaf] = value

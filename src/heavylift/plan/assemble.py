@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heavylift.plan.cache import state_parts_of, token_parts
+from heavylift.plan.cache_parts import bytes_per_token, state_parts_of, token_parts
 from heavylift.plan.capacity import capacity
 from heavylift.plan.memory import Memory, capacity_verdict, limits, memory, stage_rows
 from heavylift.plan.notes import notes
@@ -60,9 +60,7 @@ def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:
         stages=stage_rows(account),
         worst_stage=account.worst.stage.index,
         capacity=capacity(subject, layout, account),
-        kv_bytes_per_token=sum(
-            part.layer_bytes * len(part.layers) for part in token_parts(subject, layout)
-        ),
+        kv_bytes_per_token=bytes_per_token(token_parts(subject, layout)),
         state_bytes_per_sequence=sum(
             part.layer_bytes * len(part.layers) for part in state_parts_of(subject, layout)
         ),
@@ -137,6 +135,6 @@ def _verdict(subject: Subject, layout: Layout, fits: Capacity, known: Support) -
         return PlanVerdict.DOES_NOT_FIT if ran is None else PlanVerdict.UNKNOWN
     if known.status in (Status.UNSUPPORTED, Status.BROKEN):
         return PlanVerdict.UNSUPPORTED
-    if known.status is Status.UNKNOWN:
+    if known.status is Status.UNKNOWN or not subject.family.described:
         return PlanVerdict.UNKNOWN
     return PlanVerdict(fits.value)

@@ -12,7 +12,7 @@ from heavylift.plan.cache import CacheModel, cache_model
 from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
-from heavylift.plan.weights import seen_parts, stage_parts
+from heavylift.plan.weights import seen_parts, stage_parts, unsplit_bytes
 from heavylift.plan.workspace import memory_terms
 from heavylift.records.plan import (
     Budget,
@@ -129,7 +129,7 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
             id=Segment.WEIGHTS,
             segment=Segment.WEIGHTS,
             kind=Kind.EXACT if subject.inventory is not None else Kind.REPORTED,
-            bytes=Interval.exactly(_sum(weights)),
+            bytes=_weights_bytes(subject, layout, stage, weights),
             formula=f"{len(weights)} tensor groups",
             source=subject.inventory.source if subject.inventory else subject.variant.source,
             parts=weights,
@@ -137,10 +137,10 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
         Term(
             id=Segment.KV_CACHE,
             segment=Segment.KV_CACHE,
-            kind=Kind.DERIVED,
-            bytes=Interval.exactly(_sum(kv)),
+            kind=Kind.DERIVED if subject.family.described else Kind.UNKNOWN,
+            bytes=Interval(low=_sum(kv), high=_sum(kv) if subject.family.described else None),
             formula=" + ".join(part.formula for part in kv),
-            source=kv[0].source,
+            source=kv[0].source if kv else subject.variant.source,
             parts=kv,
         ),
     ]
@@ -171,6 +171,13 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
             )
         )
     return (*found, *memory_terms(subject, layout, stage))
+
+
+def _weights_bytes(
+    subject: Subject, layout: Layout, stage: Stage, parts: Sequence[Part]
+) -> Interval:
+    """The weights' bytes: exact, but for tensors nobody said how to split."""
+    return Interval(low=_sum(parts), high=_sum(parts) + unsplit_bytes(subject, layout, stage))
 
 
 def _sum(parts: Sequence[Part]) -> int:

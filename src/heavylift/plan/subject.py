@@ -69,6 +69,8 @@ class Subject:
     defaults: tuple[ResolvedDefault, ...]
     receipt: Receipt | None = None
     overrides: Mapping[str, int] = field(default_factory=dict)
+    kv_scale_bytes: float = 0.0
+    draft: bool = False
 
     @property
     def engine(self) -> EngineFacts:

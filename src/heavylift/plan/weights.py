@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from heavylift.checkpoint.inventory import TensorGroup
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
-from heavylift.plan.arithmetic import ceil_div
+from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
+
+
+# Tables of one row per token, and the rows they are filled up to a multiple of.
+_TABLE_ROLES: Final = frozenset({"embed", "lm_head"})
+_TABLE_ROWS: Final = 64
+# How a tensor meets the ranks whose place in the network nobody described.
+UNSAID: Final = "unsaid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,20 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
     return tuple(parts)
 
 
+def unsplit_bytes(subject: Subject, layout: Layout, stage: Stage) -> int:
+    """How much more a rank holds when the tensors that nobody said how to split are on every one."""
+    inventory = subject.inventory
+    if inventory is None:
+        return 0
+    return sum(
+        _copies(subject, group, stage)
+        * (group.bytes_each - ceil_div(group.bytes_each, layout.tensor_parallel_size))
+        * group.per_layer
+        for group in inventory.groups
+        if group.shard == UNSAID
+    )
+
+
 def is_sequence_parallel(subject: Subject, layout: Layout) -> bool:
     """True when the engine spreads tokens over tensor ranks around the experts, so that what other
     layouts split is held whole.
@@ -182,6 +204,11 @@ def _published_size(subject: Subject, layout: Layout, stage: Stage) -> Part:
 
 def _copies(subject: Subject, group: TensorGroup, stage: Stage) -> int:
     """How many of the group's layers (or 1 for a group outside the layers) lie on the stage."""
+    if group.is_draft:
+        # Prediction heads follow the last layer, on its stage.
+        if not subject.draft or stage.index < stage.count - 1:
+            return 0
+        return 1 if group.layers is None else len(group.layers)
     if group.is_vision:
         if not subject.vision or not stage.holds(group.role):
             return 0
@@ -205,16 +232,29 @@ def _on_rank(
         case "expert" if experts is not None:
             share = whole * experts.experts * experts.width
             return ceil_div(share, subject.dims["experts"] * experts.inner), experts.rule
+        case "tensor" if group.role in _TABLE_ROLES and _pads_tables(subject):
+            rows = round_up(group.split_size, _TABLE_ROWS)
+            padded = group.bytes_each * rows // group.split_size
+            split = Split("tensor", {"ways": tensor}) if tensor > 1 else Split("whole")
+            return ceil_div(padded, tensor), split
         case "tensor" if tensor > 1:
             return _split(group, tensor) * group.per_layer, Split("tensor", {"ways": tensor})
         case "kv_heads" if tensor > 1:
-            ways = min(tensor, subject.dims["kv_heads"])
+            ways = min(tensor, group.heads)
             return _split(group, ways) * group.per_layer, Split("kv_heads", {"ways": ways})
+        case "unsaid" if tensor > 1:
+            return ceil_div(group.bytes_each, tensor) * group.per_layer, Split("unsaid")
         case "vision":
             return whole, Split("copy")
         case "replicated" if tensor > 1:
             return whole, Split("replicated")
     return whole, Split("whole")
+
+
+def _pads_tables(subject: Subject) -> bool:
+    """Engines that split tensors over ranks fill the token tables up to whole blocks of rows."""
+    rule = subject.scope.first(subject.engine.layouts)
+    return rule is not None and rule.splits == "ranks"
 
 
 def _split(group: TensorGroup, ways: int) -> int:
