@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from heavylift.checkpoint.quantisation_config import quantised_by_config
 from heavylift.errors import HeavyliftError
+from heavylift.facts.consistency import MOST_LAYERS
 from heavylift.facts.expressions import ExpressionError, evaluate
 from heavylift.facts.schema import (
     ConfigLayers,
@@ -25,7 +26,6 @@ from heavylift.facts.schema import (
 
 # No model comes near either; a config that says more is damaged or made to exhaust memory.
 _LARGEST_DIMENSION: Final = 2**32
-_MOST_LAYERS: Final = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +46,14 @@ class ConfigFile:
     def find(self, field: str) -> Any:
         """The value of a dotted field; a number is a place in a list. None when it is not there.
 
-        Of several (`a|b`) the first that is there.
+        Of several (`a|b`) the first that is there; a whole number among them stands for itself.
         """
         values = (self._find(alternative) for alternative in field.split("|"))
         return next((value for value in values if value is not None), None)
 
     def _find(self, field: str) -> Any:
+        if field.isdecimal():
+            return int(field)
         found: Any = self.document
         for name in field.split("."):
             if isinstance(found, Mapping):
@@ -113,7 +115,7 @@ def model_from_config(
         )
 
     dims = _dims(config, family)
-    if dims["layers"] > _MOST_LAYERS:
+    if dims["layers"] > MOST_LAYERS:
         raise HeavyliftError(
             "PLAN053",
             {
@@ -198,7 +200,7 @@ def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ..
         return tuple(range(step - 1, count, step))
     if rule.beyond is not None:
         more = config.number(rule.beyond, least=0)
-        if more > _MOST_LAYERS:
+        if more > MOST_LAYERS:
             raise HeavyliftError(
                 "PLAN053", {"path": config.path, "field": rule.beyond, "value": str(more)}
             )
@@ -212,7 +214,7 @@ def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ..
         return tuple(sorted(listed))
     start = 0 if rule.start is None else config.number(rule.start, least=0)
     stop = count if rule.stop is None else config.number(rule.stop, least=0)
-    if stop > _MOST_LAYERS:
+    if stop > MOST_LAYERS:
         raise HeavyliftError(
             "PLAN053", {"path": config.path, "field": str(rule.stop), "value": str(stop)}
         )
@@ -228,7 +230,7 @@ def _layers_that_are(
     entries = config.find(field)
     if entries is None:
         raise HeavyliftError("PLAN052", {"path": config.path, "field": field})
-    if not isinstance(entries, list | str) or not count <= len(entries) <= _MOST_LAYERS:
+    if not isinstance(entries, list | str) or not count <= len(entries) <= MOST_LAYERS:
         raise HeavyliftError(
             "PLAN053", {"path": config.path, "field": field, "value": repr(entries)[:40]}
         )
@@ -253,7 +255,9 @@ def _variant(
         title=file_format,
         format=file_format,
         engines=(),
-        quantised=quantised_by_config(config.find, config.path, patterns, numbers),
+        quantised=quantised_by_config(
+            config.find, config.path, patterns, numbers, family.schemes
+        ),
         kind=FactKind.DERIVED,
         source=config.path,
         as_of=config.read_on,

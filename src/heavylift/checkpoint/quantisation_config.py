@@ -95,10 +95,11 @@ def quantised_by_config(
     path: str,
     patterns: Iterable[TensorPattern],
     layers: Mapping[str, tuple[int, ...]],
+    spelling: Mapping[str, str],
 ) -> tuple[QuantisedFacts, ...]:
     """The rules of a config, whose fields `find` gives, over the linear layers of a family.
 
-    Empty when nothing is quantised, or when the family's own list states how. Raises PLAN060 for a
+    `spelling` gives the family's own names of schemes. Empty when nothing is quantised, or when the family's own list states how. Raises PLAN060 for a
     form that is not known: its bytes would be a guess.
     """
     linear = [pattern for pattern in patterns if pattern.linear]
@@ -117,7 +118,8 @@ def quantised_by_config(
         for layer in numbers:
             form = _form_of(pattern, layer, (*experts, *forms), ignored)
             if form is not None:
-                found = taken.setdefault((form.scheme, form.group), {})
+                scheme = spelling.get(form.scheme, form.scheme)
+                found = taken.setdefault((scheme, form.group), {})
                 found.setdefault(pattern.name, []).append(layer)
     return tuple(_rules(taken, everywhere))
 
@@ -189,8 +191,7 @@ def _fp8(document: Mapping[str, Any], path: str) -> _Form:
     if not isinstance(block, list) or len(block) != 2 or block[0] != block[1]:
         raise _unknown(path, block)
     group = _number(block[0], path)
-    name = "fp8-block-e8m0" if document.get("scale_fmt") == "ue8m0" else "fp8-block"
-    return _Form(name, group, None)
+    return _Form("fp8-block", group, None)
 
 
 def _compressed(document: Mapping[str, Any], path: str) -> Iterator[_Form]:

@@ -105,6 +105,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (DefaultRule, "min_memory_gib"),
         (CacheRule, "reserved_pages"),
         (CacheRule, "reserved_states"),
+        (CacheRule, "states_per_draft_token"),
         (CachePattern, "window"),
         (KvDtypeRule, "scale_bytes_per_vector"),
         (QuantisedFacts, "layers"),
@@ -140,8 +141,8 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (TensorPattern, "shard"): _SHARDS,
     (CachePattern, "split"): ("heads", "replicated"),
     (ConfigLayers, "absent"): ("all", "none"),
-    (StatePattern, "dtype_class"): ("recurrent", "conv"),
-    (StateDtypeRule, "dtype_class"): ("recurrent", "conv"),
+    (StatePattern, "dtype_class"): ("recurrent", "conv", "compressor"),
+    (StateDtypeRule, "dtype_class"): ("recurrent", "conv", "compressor"),
     (BudgetRule, "base"): ("total", "free_before_load", "free_after_load", "none"),
     (BudgetRule, "inside"): _SEGMENTS,
     (DefaultRule, "name"): (

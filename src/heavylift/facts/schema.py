@@ -130,7 +130,7 @@ class CachePattern:
 class StatePattern:
     """What grows with sequences: `elements` per sequence and layer, over all heads.
 
-    `dtype_class` (`recurrent`, `conv`) is given a dtype by the engine.
+    `dtype_class` (`recurrent`, `conv`, `compressor`) is given a dtype by the engine.
     """
 
     id: str
@@ -181,6 +181,7 @@ class FamilyFacts:
     states each layer set. `dim_defaults` are expressions over the other dimensions, for those a
     config may leave out: `head_dim = "hidden_size/heads"`; a default of 0 allows a stated 0.
     `described` is False where nothing but the tensors is known: what grows is then unknown.
+    `schemes` names the family's own spelling of a quantisation scheme.
     """
 
     id: str
@@ -195,12 +196,14 @@ class FamilyFacts:
     config_layers: dict[str, ConfigLayers] = field(default_factory=dict)
     dim_defaults: dict[str, str] = field(default_factory=dict)
     described: bool = True
+    schemes: dict[str, str] = field(default_factory=dict)
 
     @property
     def flags(self) -> frozenset[str]:
         """Dimensions that are a yes or no: with a yes, some tensor does not exist."""
         patterns = (pattern for entry in self.formats for pattern in entry.tensors)
-        return frozenset(pattern.unless for pattern in patterns if pattern.unless is not None)
+        stated = {pattern.unless for pattern in patterns if pattern.unless is not None}
+        return frozenset(stated - self.counts)
 
     @property
     def counts(self) -> frozenset[str]:
@@ -430,6 +433,7 @@ class CacheRule(Rule):
     context_shared: bool = False
     window_to_full_ratio: float | None = None
     batches_in_flight: int = 1
+    states_per_draft_token: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -447,7 +451,7 @@ class CacheBytesRule(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateDtypeRule(Rule):
-    """The dtype in which an engine keeps a class of state (`recurrent`, `conv`)."""
+    """The dtype in which an engine keeps a class of state (`recurrent`, `conv`, `compressor`)."""
 
     dtype_class: str
     dtype: str

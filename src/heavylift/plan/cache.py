@@ -7,6 +7,7 @@ sequences take pages of each group of layers. *Blocks and slots*: KV in blocks, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final, Protocol
 
@@ -51,6 +52,12 @@ def cache_model(subject: Subject, layout: Layout) -> CacheModel:
         raise HeavyliftError("PLAN021", {"engine": subject.engine.title})
     if not subject.family.described:
         return UnknownCache()
+    drafted = subject.draft_tokens * rule.states_per_draft_token
+    rule = replace(
+        rule,
+        state_units_low=rule.state_units_low + drafted,
+        state_units_high=rule.state_units_high + drafted,
+    )
     tokens, states = token_parts(subject, layout), state_parts_of(subject, layout)
     dcp = layout.decode_context_parallel_size
     match rule.layout:

@@ -99,7 +99,7 @@ def resolve(
         kv_dtype=dtype.name,
         kv_dtype_bytes=dtype.bytes_per_element,
         kv_scale_bytes=dtype.scale_bytes_per_vector,
-        draft=request.draft,
+        draft_tokens=request.draft_tokens,
         gpu_memory_utilization=filling.fraction(batched, vision=vision),
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,

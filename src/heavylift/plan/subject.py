@@ -70,7 +70,7 @@ class Subject:
     receipt: Receipt | None = None
     overrides: Mapping[str, int] = field(default_factory=dict)
     kv_scale_bytes: float = 0.0
-    draft: bool = False
+    draft_tokens: int = 0
 
     @property
     def engine(self) -> EngineFacts:
@@ -91,6 +91,11 @@ class Subject:
     def inventory(self) -> Inventory | None:
         """The tensors of the variant; None when only its size is known."""
         return self.knowledge.inventories.get(self.variant.id)
+
+    @property
+    def draft(self) -> bool:
+        """True when the prediction heads are loaded."""
+        return self.draft_tokens > 0
 
     @property
     def runs_on_host(self) -> bool:
