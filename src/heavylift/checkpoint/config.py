@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
-from heavylift.checkpoint.quantisation_config import quantised_by_config
+from heavylift.checkpoint.quantisation_config import kv_dtype_by_config, quantised_by_config
 from heavylift.errors import HeavyliftError
 from heavylift.facts.consistency import MOST_LAYERS
 from heavylift.facts.expressions import ExpressionError, evaluate
@@ -258,6 +258,7 @@ def _variant(
         quantised=quantised_by_config(
             config.find, config.path, patterns, numbers, family.schemes
         ),
+        kv_cache_dtype=kv_dtype_by_config(config.find),
         kind=FactKind.DERIVED,
         source=config.path,
         as_of=config.read_on,

@@ -88,6 +88,8 @@ def variant_lines(variant: VariantFacts, publication: Publication) -> Iterator[s
         yield f"default_for = {_texts(publication.engines)}"
     yield f"engines = {_texts(publication.engines)}"
     yield f"repo = {_text(publication.repo)}"
+    if variant.kv_cache_dtype is not None:
+        yield f"kv_cache_dtype = {_text(variant.kv_cache_dtype)}"
     for rule in variant.quantised:
         yield from _rule_lines(rule)
 

@@ -124,6 +124,18 @@ def quantised_by_config(
     return tuple(_rules(taken, everywhere))
 
 
+def kv_dtype_by_config(find: Callable[[str], Any]) -> str | None:
+    """The KV dtype that a checkpoint brings scales for; None when it says nothing of one we know."""
+    document = next((found for place in _PLACES if (found := find(place)) is not None), None)
+    if not isinstance(document, Mapping):
+        return None
+    scheme = document.get("kv_cache_scheme")
+    if isinstance(scheme, Mapping):
+        is_fp8 = scheme.get("type") == "float" and scheme.get("num_bits") == 8
+        return "fp8" if is_fp8 else None
+    return "fp8" if document.get("kv_cache_quant_algo") == "FP8" else None
+
+
 def _rules(
     taken: Mapping[tuple[str, int], Mapping[str, Sequence[int]]], everywhere: Mapping[str, int]
 ) -> Iterator[QuantisedFacts]:

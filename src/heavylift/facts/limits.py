@@ -134,7 +134,7 @@ _FRACTIONS: Final[frozenset[_Field]] = frozenset(
     }
 )
 
-_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision")
+_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision", "on_disk")
 _SEGMENTS: Final = ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool")
 
 WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {

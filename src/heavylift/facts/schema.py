@@ -233,7 +233,8 @@ class VariantFacts(Rule):
 
     `format` is a format id of the family. `tensor_types` gives GGUF types by role (`*` = the
     rest). `quantised`: which linear layers are not as the family's list says; the first entry
-    that takes a tensor counts. `bytes_total` is the published size of all files, where the tensor
+    that takes a tensor counts. `kv_cache_dtype`: what the checkpoint brings scales for, which
+    engines take unless told otherwise. `bytes_total` is the published size of all files, where the tensor
     list is not known.
     """
 
@@ -244,6 +245,7 @@ class VariantFacts(Rule):
     default_for: tuple[str, ...] = ()
     tensor_types: dict[str, str] = field(default_factory=dict)
     quantised: tuple[QuantisedFacts, ...] = ()
+    kv_cache_dtype: str | None = None
     bytes_total: int | None = None
     repo: str | None = None
 

@@ -13,6 +13,8 @@ from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
 
 
+# Scales that are powers of two, as their own type or as plain bytes.
+_POWER_SCALES: Final = frozenset({"U8", "F8_E8M0"})
 # Tables of one row per token, and the rows they are filled up to a multiple of.
 _TABLE_ROLES: Final = frozenset({"embed", "lm_head"})
 _TABLE_ROWS: Final = 64
@@ -74,7 +76,7 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
     if padding is not None and _pads(padding, tensor, inner, spread=spread):
         padded = padding.floor * tensor
     ranks = 1 if spread else tensor * layout.data_parallel_size
-    multiple = subject.moe_backend_multiple or 1
+    multiple = (subject.moe_backend_multiple or 1) if _experts_are_mxfp4(subject) else 1
     width = ceil_div(padded, ranks)
     if not spread:
         width = ceil_div(width, multiple) * multiple
@@ -86,6 +88,17 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
         ranks=ranks,
         multiple=multiple,
     )
+
+
+def _experts_are_mxfp4(subject: Subject) -> bool:
+    """True for experts of 4 bits with a power of two as scale: what the backends' rules were read
+    for. Others are not known to be rounded up.
+    """
+    if subject.inventory is None:
+        return False
+    experts = [group for group in subject.inventory.groups if group.shard == "expert"]
+    scales = {group.dtype for group in experts if not group.params_each}
+    return bool(scales & _POWER_SCALES)
 
 
 def _pads(rule: ExpertPaddingRule, tensor: int, inner: int, *, spread: bool) -> bool:
@@ -204,6 +217,8 @@ def _published_size(subject: Subject, layout: Layout, stage: Stage) -> Part:
 
 def _copies(subject: Subject, group: TensorGroup, stage: Stage) -> int:
     """How many of the group's layers (or 1 for a group outside the layers) lie on the stage."""
+    if group.shard == "on_disk":
+        return 0
     if group.is_draft:
         # Prediction heads follow the last layer, on its stage.
         if not subject.draft or stage.index < stage.count - 1:
