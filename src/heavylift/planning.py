@@ -16,10 +16,15 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from heavylift.checkpoint.config import ConfigFile, model_from_config, same_architecture
-from heavylift.checkpoint.grouping import match
+from heavylift.checkpoint.adoption import adopt
+from heavylift.checkpoint.config import (
+    ConfigFile,
+    model_from_config,
+    same_architecture,
+    undescribed,
+)
 from heavylift.checkpoint.inventory import Inventory, from_facts
-from heavylift.checkpoint.read import read_checkpoint
+from heavylift.checkpoint.read import Checkpoint, read_checkpoint
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import (
@@ -40,6 +45,7 @@ from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
 from heavylift.records.receipt import Receipt
 from heavylift.units import MIB
 
+CONFIG_NAME: Final = "config.json"
 THIS_MACHINE: Final = "this-machine"
 _CONFIG_LIMIT_BYTES: Final = 16 * MIB
 
@@ -84,38 +90,66 @@ class Planning:
         try:
             return self.knowledge_of(self.catalog.model(model))
         except HeavyliftError:
-            if not folder.is_dir():
+            if not folder.is_dir() and folder.name != CONFIG_NAME:
                 raise
             return self._knowledge_of_folder(folder)
 
     def _knowledge_of_folder(self, folder: Path) -> Knowledge:
         """A local checkpoint: what the tensors are from its headers, what they mean by family.
 
-        A network that the catalogue knows under another name keeps that name and its recipes.
+        A network that the catalogue knows under another name keeps that name and its recipes. One
+        that nobody described is planned from its headers alone. A config.json without weights is
+        planned by its own dimensions.
         """
         config = read_config(folder)
         family = self.catalog.family_for_hf_type(config.model_type())
+        home = config_folder(folder)
         if family is None:
-            raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+            if not has_weights(home):
+                raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+            return self._undescribed(home, config)
         facts = model_from_config(
-            config, family, identifier=folder.resolve().name, formats=("safetensors",)
+            config, family, identifier=home.resolve().name, formats=("safetensors",)
         )
+        own = facts.variants[0]
         known = self._same_network(facts)
+        engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
         if known is not None:
-            facts = replace(known, variants=known.variants[:1])
-        inventory = inventory_of_folder(folder, facts, family)
+            usual = known.variants[0]
+            facts = replace(
+                known, variants=(replace(usual, kv_cache_dtype=own.kv_cache_dtype),)
+            )
+        else:
+            facts = replace(facts, variants=(replace(own, engines=engines),))
         variant = facts.variants[0]
-        if known is None:
-            engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
-            facts = replace(facts, variants=(replace(variant, engines=engines),))
-        return replace(
-            self.knowledge_of(facts),
+        if has_weights(home):
+            inventory = inventory_of_folder(home, facts, family)
+        else:
+            variant = replace(own, engines=variant.engines or engines)
+            facts = replace(facts, variants=(variant,))
+            inventory = from_facts(facts, family, variant)
+        return self._knowledge_with(facts, family, inventory)
+
+    def _undescribed(self, folder: Path, config: ConfigFile) -> Knowledge:
+        """A checkpoint of an architecture that no family describes: its tensors, and no more."""
+        inventory = adopt(read_sound(folder).groups, ()).inventory(str(folder))
+        facts, family = undescribed(config, inventory, identifier=folder.resolve().name)
+        engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
+        facts = replace(facts, variants=(replace(facts.variants[0], engines=engines),))
+        return self._knowledge_with(facts, family, inventory)
+
+    def _knowledge_with(
+        self, facts: ModelFacts, family: FamilyFacts, inventory: Inventory
+    ) -> Knowledge:
+        return Knowledge(
             model=ModelKnowledge(
                 model=facts,
                 family=family,
                 book=self.catalog.recipes(facts.id),
-                inventories={variant.id: inventory},
+                inventories={facts.variants[0].id: inventory},
             ),
+            engines=Loaded(self.catalog.ids("engines"), self._engine),
+            machines=self._machines,
         )
 
     def _same_network(self, facts: ModelFacts) -> ModelFacts | None:
@@ -299,7 +333,7 @@ def read_config(folder: Path) -> ConfigFile:
     Raises PLAN058 and PLAN059 for what is no folder, PLAN050 when there is none or it cannot be
     read, PLAN056 when it is no JSON object.
     """
-    path = folder / "config.json"
+    path = config_folder(folder) / CONFIG_NAME
     try:
         with path.open("rb") as file:
             raw = file.read(_CONFIG_LIMIT_BYTES + 1)
@@ -320,40 +354,57 @@ def read_config(folder: Path) -> ConfigFile:
     return ConfigFile(path=str(path), document=document, read_on=datetime.now(UTC).date())
 
 
-def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) -> Inventory:
-    """The tensors of a folder's headers, by the family's names.
+def config_folder(path: Path) -> Path:
+    """The folder of a checkpoint that is named by it or by its config.json."""
+    return path.parent if path.name == CONFIG_NAME and path.is_file() else path
 
-    Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing or are not the
-    family's, PLAN055 when their shapes are not those of the config: a plan over a part of a model,
-    or of a cache that the weights do not have, would be wrong without showing it.
-    """
+
+def has_weights(folder: Path) -> bool:
+    """True when a folder holds safetensors, or an index of some."""
+    try:
+        names = [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return True  # reading it says what is wrong
+    return any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names)
+
+
+def read_sound(folder: Path) -> Checkpoint:
+    """The headers of a folder. Raises CKPT020 with every defect of the files."""
     checkpoint = read_checkpoint(folder)
     checkpoint.require_sound()
-    expected = from_facts(facts, family, facts.variants[0])
-    found = match(checkpoint.groups, expected.groups)
-    if found.missing or found.unmatched:
-        first = [group.expected.name for group in found.missing]
-        first += [group.pattern for group in found.unmatched]
+    return checkpoint
+
+
+def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) -> Inventory:
+    """The tensors of a folder's headers, by the family's modules.
+
+    Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing, PLAN055 when
+    their shapes are not those of the config: a plan over a part of a model, or of a cache that the
+    weights do not have, would be wrong without showing it.
+    """
+    plain = replace(facts.variants[0], quantised=())
+    expected = from_facts(facts, family, plain)
+    found = adopt(read_sound(folder).groups, expected.groups)
+    if found.missing:
         raise HeavyliftError(
             "PLAN054",
             {
                 "path": str(folder),
-                "missing": sum(len(m.layers or (0,)) * m.per_layer for m in found.missing),
-                "unknown": sum(group.count for group in found.unmatched),
-                "first": first[0],
+                "missing": sum(group.count for group in found.missing),
+                "unknown": sum(group.count for group in found.unsaid),
+                "first": found.missing[0].name,
             },
         )
-    for group in found.matched:
-        if not group.agrees:
-            raise HeavyliftError(
-                "PLAN055",
-                {
-                    "path": str(folder),
-                    "tensor": group.found.pattern,
-                    "found": f"{group.found.per_layer} × {list(group.found.shape)}",
-                    "expected": f"{group.expected.per_layer} × {list(group.expected.shape)}",
-                },
-            )
+    for each in found.disagrees:
+        raise HeavyliftError(
+            "PLAN055",
+            {
+                "path": str(folder),
+                "tensor": each.found.pattern,
+                "found": f"{each.found.per_layer} × {list(each.found.shape)}",
+                "expected": f"{each.expected.per_layer} × {list(each.expected.shape)}",
+            },
+        )
     return found.inventory(str(folder))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
+from heavylift.checkpoint.inventory import Inventory
 from heavylift.checkpoint.quantisation_config import kv_dtype_by_config, quantised_by_config
 from heavylift.errors import HeavyliftError
 from heavylift.facts.consistency import MOST_LAYERS
@@ -26,6 +27,9 @@ from heavylift.facts.schema import (
 
 # No model comes near either; a config that says more is damaged or made to exhaust memory.
 _LARGEST_DIMENSION: Final = 2**32
+
+UNDESCRIBED: Final = "undescribed"
+"""The family of a model whose architecture nobody described."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -263,6 +267,66 @@ def _variant(
         source=config.path,
         as_of=config.read_on,
     )
+
+
+_CONTEXT_FIELDS: Final = (
+    "text_config.max_position_embeddings|max_position_embeddings|model_max_length|n_positions"
+)
+
+
+def undescribed(
+    config: ConfigFile, inventory: Inventory, *, identifier: str
+) -> tuple[ModelFacts, FamilyFacts]:
+    """A model of an architecture that no family describes, and a family that says so.
+
+    Its tensors are known, and how many layers they name; what it keeps of a text is not.
+    """
+    numbers = [layer for group in inventory.groups for layer in group.layers or ()]
+    count = min(max(numbers, default=0) + 1, MOST_LAYERS)
+    context = config.find(_CONTEXT_FIELDS)
+    stated = type(context) is int and 0 < context <= _LARGEST_DIMENSION
+
+    def fact(value: int, unit: str) -> Fact[int]:
+        return Fact(
+            value=value,
+            unit=unit,
+            kind=FactKind.DERIVED,
+            source=config.path,
+            as_of=config.read_on,
+        )
+
+    family = FamilyFacts(
+        id=UNDESCRIBED,
+        title=config.model_type(),
+        dims=("layers",),
+        layer_sets=(),
+        hf_model_types=(config.model_type(),),
+        caches=(),
+        states=(),
+        formats=(),
+        described=False,
+    )
+    model = ModelFacts(
+        id=identifier,
+        title=identifier,
+        family=UNDESCRIBED,
+        names=(),
+        dims={"layers": fact(count, "layers")},
+        layers={},
+        variants=(
+            VariantFacts(
+                id="native",
+                title="safetensors",
+                format="safetensors",
+                kind=FactKind.DERIVED,
+                source=config.path,
+                as_of=config.read_on,
+            ),
+        ),
+        totals=None,
+        max_context=fact(context if stated else _LARGEST_DIMENSION, "tokens"),
+    )
+    return model, family
 
 
 def same_architecture(one: ModelFacts, other: ModelFacts) -> bool:

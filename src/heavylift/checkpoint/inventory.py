@@ -74,10 +74,13 @@ class TensorGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """All groups of a checkpoint. `source` names where the numbers are from."""
+    """All groups of a checkpoint. `source` names where the numbers are from; `is_read` = they are
+    those of its files.
+    """
 
     groups: tuple[TensorGroup, ...]
     source: str
+    is_read: bool = False
 
     @property
     def tensors(self) -> int:

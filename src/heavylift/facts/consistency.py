@@ -263,8 +263,8 @@ def _pattern_defects(where: str, pattern: TensorPattern, model: ModelFacts) -> I
     for name in conditions:
         if name not in model.dims:
             yield Defect(where, "unknown_dim", name)
-    if all(name in model.dims for name in conditions) and _is_there(pattern, model):
-        yield from _size_defects(where, sizes, model)
+    if all(name in model.dims for name in conditions):
+        yield from _size_defects(where, sizes, model, there=_is_there(pattern, model))
     if pattern.axis >= len(pattern.shape):
         yield Defect(where, "axis_out_of_range", str(pattern.axis))
 
@@ -287,14 +287,17 @@ def _cache_defects(family: FamilyFacts, model: ModelFacts) -> Iterator[Defect]:
             yield from _size_defects(where, (entry.elements, entry.heads), model)
 
 
-def _size_defects(where: str, sizes: Iterable[str | int], model: ModelFacts) -> Iterator[Defect]:
+def _size_defects(
+    where: str, sizes: Iterable[str | int], model: ModelFacts, *, there: bool = True
+) -> Iterator[Defect]:
+    """Sizes must come out whole and, for what is there, above zero."""
     for size in sizes:
         try:
             value = evaluate(size, model.dim_values)
         except ExpressionError as error:
             yield Defect(where, "expression", f"{model.id}: {error}")
             continue
-        if value < 1:
+        if value < 1 and there:
             yield Defect(where, "no_size", f"{model.id}: {size} = {value:,}")
 
 

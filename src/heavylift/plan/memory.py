@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from heavylift.facts.schema import FactKind
 from heavylift.plan.cache import CacheModel, cache_model
 from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
@@ -27,6 +28,8 @@ from heavylift.records.plan import (
 )
 from heavylift.records.ranges import Interval
 
+# A form whose tensors somebody saw: its maker, or we.
+_SEEN = frozenset({FactKind.SPEC, FactKind.MEASURED})
 _CERTAIN = frozenset({Kind.EXACT, Kind.SPEC, Kind.DERIVED, Kind.MEASURED})
 # With nothing known above the need, less room than this is called tight. From the definition of
 # the verdicts, not a property of any engine.
@@ -128,7 +131,7 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
         Term(
             id=Segment.WEIGHTS,
             segment=Segment.WEIGHTS,
-            kind=Kind.EXACT if subject.inventory is not None else Kind.REPORTED,
+            kind=_weights_kind(subject),
             bytes=_weights_bytes(subject, layout, stage, weights),
             formula=f"{len(weights)} tensor groups",
             source=subject.inventory.source if subject.inventory else subject.variant.source,
@@ -171,6 +174,15 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
             )
         )
     return (*found, *memory_terms(subject, layout, stage))
+
+
+def _weights_kind(subject: Subject) -> Kind:
+    """What the weights rest on: files or a published index, a rule over a config, or a size."""
+    if subject.inventory is None:
+        return Kind.REPORTED
+    if subject.inventory.is_read or subject.variant.kind in _SEEN:
+        return Kind.EXACT
+    return Kind.ASSUMED if subject.variant.kind is FactKind.ASSUMED else Kind.DERIVED
 
 
 def _weights_bytes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from heavylift.checkpoint.adoption import UNSAID
 from heavylift.checkpoint.inventory import TensorGroup
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.arithmetic import ceil_div, round_up
@@ -18,8 +19,6 @@ _POWER_SCALES: Final = frozenset({"U8", "F8_E8M0"})
 # Tables of one row per token, and the rows they are filled up to a multiple of.
 _TABLE_ROLES: Final = frozenset({"embed", "lm_head"})
 _TABLE_ROWS: Final = 64
-# How a tensor meets the ranks whose place in the network nobody described.
-UNSAID: Final = "unsaid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +256,7 @@ def _on_rank(
         case "kv_heads" if tensor > 1:
             ways = min(tensor, group.heads)
             return _split(group, ways) * group.per_layer, Split("kv_heads", {"ways": ways})
-        case "unsaid" if tensor > 1:
+        case _ if shard == UNSAID and tensor > 1:
             return ceil_div(group.bytes_each, tensor) * group.per_layer, Split("unsaid")
         case "vision":
             return whole, Split("copy")
