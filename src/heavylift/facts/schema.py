@@ -142,10 +142,13 @@ class StatePattern:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointFormat:
-    """The tensors of one file format of a family, and how its file names look."""
+    """The tensors of one file format of a family. `base` names a family whose tensors of the same
+    format come first.
+    """
 
     id: str
     tensors: tuple[TensorPattern, ...]
+    base: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
