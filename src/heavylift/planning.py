@@ -27,6 +27,7 @@ from heavylift.checkpoint.inventory import Inventory, from_facts
 from heavylift.checkpoint.read import Checkpoint, read_checkpoint
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
+from heavylift.facts.consistency import name_key
 from heavylift.facts.schema import (
     EngineFacts,
     Fact,
@@ -116,9 +117,7 @@ class Planning:
         engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
         if known is not None:
             usual = known.variants[0]
-            facts = replace(
-                known, variants=(replace(usual, kv_cache_dtype=own.kv_cache_dtype),)
-            )
+            facts = replace(known, variants=(replace(usual, kv_cache_dtype=own.kv_cache_dtype),))
         else:
             facts = replace(facts, variants=(replace(own, engines=engines),))
         variant = facts.variants[0]
@@ -153,11 +152,17 @@ class Planning:
         )
 
     def _same_network(self, facts: ModelFacts) -> ModelFacts | None:
-        for identifier in self.catalog.ids("models"):
-            other = self.catalog.model(identifier)
-            if same_architecture(facts, other):
+        """The catalogue's model of the same dimensions; of several the one whose name the folder
+        has, else the first.
+        """
+        others = map(self.catalog.model, self.catalog.ids("models"))
+        same = [other for other in others if same_architecture(facts, other)]
+        key = name_key(facts.id)
+        for other in same:
+            names = (other.id, other.title, *other.names)
+            if key in {name_key(name.rpartition("/")[2]) for name in names}:
                 return other
-        return None
+        return same[0] if same else None
 
     def knowledge_of(self, facts: ModelFacts) -> Knowledge:
         """Everything a plan of a model may look at whose facts are at hand."""

@@ -70,9 +70,7 @@ def adopt(groups: Iterable[HeaderGroup], expected: Iterable[TensorGroup]) -> Ado
             if not _agrees(part, owner):
                 disagrees.append(Disagreement(found=part, expected=owner))
             found.append(_placed(part, owner))
-    return Adoption(
-        groups=tuple(found), missing=tuple(book.missing()), disagrees=tuple(disagrees)
-    )
+    return Adoption(groups=tuple(found), missing=tuple(book.missing()), disagrees=tuple(disagrees))
 
 
 class _Book:

@@ -248,10 +248,7 @@ def _variant(
     layers: Mapping[str, Fact[tuple[int, ...]]],
 ) -> VariantFacts:
     patterns = [
-        pattern
-        for entry in family.formats
-        if entry.id == file_format
-        for pattern in entry.tensors
+        pattern for entry in family.formats if entry.id == file_format for pattern in entry.tensors
     ]
     numbers = {name: fact.value for name, fact in layers.items()}
     return VariantFacts(
@@ -259,9 +256,7 @@ def _variant(
         title=file_format,
         format=file_format,
         engines=(),
-        quantised=quantised_by_config(
-            config.find, config.path, patterns, numbers, family.schemes
-        ),
+        quantised=quantised_by_config(config.find, config.path, patterns, numbers, family.schemes),
         kv_cache_dtype=kv_dtype_by_config(config.find),
         kind=FactKind.DERIVED,
         source=config.path,

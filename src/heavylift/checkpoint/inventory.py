@@ -182,7 +182,9 @@ def quantised(group: TensorGroup, rule: QuantisedFacts) -> Iterator[TensorGroup]
             name=f"{module}.{piece.suffix}",
             dtype=piece.dtype,
             shape=piece.shape,
-            shard=group.shard if piece.axis is not None or group.shard == "expert" else "replicated",
+            shard=group.shard
+            if piece.axis is not None or group.shard == "expert"
+            else "replicated",
             axis=piece.axis or 0,
             bytes_each=piece.bytes,
             params_each=piece.params,

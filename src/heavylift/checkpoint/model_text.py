@@ -26,7 +26,8 @@ _UNITS_BY_ENDING = {
     "cache": "taps",
 }
 _UNITS = {"vocab_size": "tokens", "patch_size": "pixels", "tied_embeddings": "flag"}
-_WIDTH = 96
+# Fewer numbers at a distance are shorter one by one.
+_LEAST_STEPPED = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +123,7 @@ def ranges(numbers: Sequence[int]) -> str:
     if not numbers:
         return ""
     steps = {after - before for before, after in pairwise(numbers)}
-    if len(numbers) > 2 and len(steps) == 1 and steps != {1}:
+    if len(numbers) >= _LEAST_STEPPED and len(steps) == 1 and steps != {1}:
         return f"{numbers[0]}-{numbers[-1]}/{steps.pop()}"
     return ", ".join(_run(first, last) for first, last in _runs(numbers))
 

@@ -22,6 +22,31 @@ _MOST_REPETITIONS: Final = 4
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{?]")
 _HEAD_ROLE: Final = "lm_head"
 
+_FP4: Final = ("float", 4)
+_FP8: Final = ("float", 8)
+_MX_GROUP: Final = 32
+# One scale for a whole row, however long it is.
+_WHOLE_ROW: Final = 2**30
+_UNQUANTISED_BITS: Final = 16
+
+# Type, bits and strategy of compressed-tensors -> scheme.
+_COMPRESSED: Final[Mapping[tuple[Any, Any, Any], str]] = {
+    ("int", 4, "group"): "int4-packed",
+    ("int", 4, "channel"): "int4-packed",
+    ("int", 8, "channel"): "int8-channel",
+    ("int", 8, "tensor"): "int8-channel",
+    ("float", 8, "channel"): "fp8-channel",
+    ("float", 8, "tensor"): "fp8",
+    ("float", 8, "group"): "mxfp8",
+}
+# Bits and method -> scheme, for the packers of whole numbers.
+_PACKED: Final = {
+    (4, "awq"): "int4-awq",
+    (4, "gptq"): "int4-gptq",
+    (8, "gptq"): "int8-gptq",
+}
+_MODELOPT_BITS: Final = {4: ("nvfp4", 16), 8: ("fp8", 1)}
+
 # ModelOpt's names of its forms.
 _MODELOPT: Final = {
     "NVFP4": ("nvfp4", 16),
@@ -37,7 +62,7 @@ _MODELOPT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One form a config names: its scheme, and the modules it is for (None = every linear layer)."""
+    """One form a config names: its scheme and its modules (None = every linear layer)."""
 
     scheme: str
     group: int
@@ -99,8 +124,9 @@ def quantised_by_config(
 ) -> tuple[QuantisedFacts, ...]:
     """The rules of a config, whose fields `find` gives, over the linear layers of a family.
 
-    `spelling` gives the family's own names of schemes. Empty when nothing is quantised, or when the family's own list states how. Raises PLAN060 for a
-    form that is not known: its bytes would be a guess.
+    `spelling` gives the family's own names of schemes. Empty when nothing is quantised, or when
+    the family's own list states how. Raises PLAN060 for a form that is not known: its bytes would
+    be a guess.
     """
     linear = [pattern for pattern in patterns if pattern.linear]
     document = next((found for place in _PLACES if (found := find(place)) is not None), None)
@@ -125,13 +151,13 @@ def quantised_by_config(
 
 
 def kv_dtype_by_config(find: Callable[[str], Any]) -> str | None:
-    """The KV dtype that a checkpoint brings scales for; None when it says nothing of one we know."""
+    """The KV dtype that a checkpoint brings scales for; None when it names none that is known."""
     document = next((found for place in _PLACES if (found := find(place)) is not None), None)
     if not isinstance(document, Mapping):
         return None
     scheme = document.get("kv_cache_scheme")
     if isinstance(scheme, Mapping):
-        is_fp8 = scheme.get("type") == "float" and scheme.get("num_bits") == 8
+        is_fp8 = (scheme.get("type"), scheme.get("num_bits")) == _FP8
         return "fp8" if is_fp8 else None
     return "fp8" if document.get("kv_cache_quant_algo") == "FP8" else None
 
@@ -145,9 +171,7 @@ def _rules(
             whole = len(numbers) == everywhere[name]
             by_layers.setdefault(() if whole else tuple(numbers), []).append(name)
         for numbers, members in by_layers.items():
-            yield QuantisedFacts(
-                scheme=scheme, group=group, tensors=tuple(members), layers=numbers
-            )
+            yield QuantisedFacts(scheme=scheme, group=group, tensors=tuple(members), layers=numbers)
 
 
 def _form_of(
@@ -200,7 +224,7 @@ def _fp8(document: Mapping[str, Any], path: str) -> _Form:
     block = document.get("weight_block_size")
     if block is None:
         return _Form("fp8", 1, None)
-    if not isinstance(block, list) or len(block) != 2 or block[0] != block[1]:
+    if not isinstance(block, list) or len(set(map(str, block))) != 1:
         raise _unknown(path, block)
     group = _number(block[0], path)
     return _Form("fp8-block", group, None)
@@ -220,30 +244,22 @@ def _compressed(document: Mapping[str, Any], path: str) -> Iterator[_Form]:
 
 
 def _weights_form(weights: Mapping[str, Any], packing: object, path: str) -> tuple[str, int]:
-    key = (weights.get("type"), weights.get("num_bits"), weights.get("strategy"))
     size = weights.get("group_size")
     group = 1 if size in (None, -1) else _number(size, path)
-    match key:
-        case ("int", 4, "group" | "channel"):
-            # One scale for a whole row where no group is stated.
-            return "int4-packed", group if group > 1 else 2**30
-        case ("int", 8, _):
-            return "int8-channel", 1
-        case ("float", 8, "block"):
-            block = weights.get("block_structure")
-            edge = block[0] if isinstance(block, list) and block else 128
-            return "fp8-block", _number(edge, path)
-        case ("float", 8, "channel"):
-            return "fp8-channel", 1
-        case ("float", 8, "tensor"):
-            return "fp8", 1
-        case ("float", 8, "group") if group == 32:
-            return "mxfp8", 32
-        case ("float", 4, _) if group == 32 or packing == "mxfp4-pack-quantized":
-            return "mxfp4-packed", 32
-        case ("float", 4, _):
-            return "nvfp4-packed", 16
-    raise _unknown(path, key)
+    kind, bits, strategy = (weights.get(name) for name in ("type", "num_bits", "strategy"))
+    if (kind, bits) == _FP4:
+        is_mx = group == _MX_GROUP or packing == "mxfp4-pack-quantized"
+        return ("mxfp4-packed", _MX_GROUP) if is_mx else ("nvfp4-packed", 16)
+    if (kind, bits, strategy) == ("float", 8, "block"):
+        block = weights.get("block_structure")
+        edge = block[0] if isinstance(block, list) and block else 128
+        return "fp8-block", _number(edge, path)
+    scheme = _COMPRESSED.get((kind, bits, strategy))
+    if scheme is None or (scheme == "mxfp8" and group != _MX_GROUP):
+        raise _unknown(path, (kind, bits, strategy))
+    if scheme == "int4-packed":
+        return scheme, group if group > 1 else _WHOLE_ROW
+    return scheme, 1
 
 
 def _modelopt(document: Mapping[str, Any], path: str) -> Iterator[_Form]:
@@ -266,9 +282,9 @@ def _modelopt(document: Mapping[str, Any], path: str) -> Iterator[_Form]:
     for entry in groups.values():
         weights = entry.get("weights") if isinstance(entry, Mapping) else None
         bits = weights.get("num_bits") if isinstance(weights, Mapping) else None
-        if bits not in (4, 8):
+        if bits not in _MODELOPT_BITS:
             raise _unknown(path, bits)
-        yield _Form(*(("nvfp4", 16) if bits == 4 else ("fp8", 1)), _targets(entry, path))
+        yield _Form(*_MODELOPT_BITS[bits], _targets(entry, path))
 
 
 def _modelopt_form(algorithm: object, path: str) -> tuple[str, int]:
@@ -280,14 +296,13 @@ def _modelopt_form(algorithm: object, path: str) -> tuple[str, int]:
 def _packed(document: Mapping[str, Any], method: str, path: str) -> _Form:
     bits = document.get("bits", document.get("w_bit"))
     size = document.get("group_size", document.get("q_group_size"))
-    group = 2**30 if size == -1 else _number(size, path)
+    group = _WHOLE_ROW if size == -1 else _number(size, path)
     packing = str(document.get("packing_format", ""))
-    awq = method.startswith("awq") or packing.endswith("awq")
-    if bits == 4:
-        return _Form("int4-awq" if awq else "int4-gptq", group, None)
-    if bits == 8 and not awq:
-        return _Form("int8-gptq", group, None)
-    raise _unknown(path, f"{method} {bits}")
+    packer = "awq" if method.startswith("awq") or packing.endswith("awq") else "gptq"
+    scheme = _PACKED.get((bits, packer)) if isinstance(bits, int) else None
+    if scheme is None:
+        raise _unknown(path, f"{method} {bits}")
+    return _Form(scheme, group, None)
 
 
 def _gptq_exceptions(document: Mapping[str, Any], path: str) -> list[str]:
@@ -303,7 +318,7 @@ def _gptq_exceptions(document: Mapping[str, Any], path: str) -> list[str]:
     if isinstance(extra, Mapping):
         for name, entry in extra.items():
             bits = entry.get("bits") if isinstance(entry, Mapping) else None
-            if isinstance(bits, int) and bits < 16:
+            if isinstance(bits, int) and bits < _UNQUANTISED_BITS:
                 raise _unknown(path, f"{name}: {bits}")
             found.append(f"{name}")
     return _texts(found, path)

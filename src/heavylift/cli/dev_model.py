@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,18 +18,12 @@ from heavylift.errors import HeavyliftError
 @click.option("--title", required=True, help=text("help.dev_model_title"))
 @click.option("--repo", required=True, help=text("help.dev_model_repo"))
 @click.option("--source", required=True, help=text("help.dev_model_source"))
-@click.option("--as-of", "as_of", type=click.DateTime(["%Y-%m-%d"]), help=text("help.dev_model_date"))
+@click.option(
+    "--as-of", "as_of", type=click.DateTime(["%Y-%m-%d"]), help=text("help.dev_model_date")
+)
 @click.option("--form", default="", help=text("help.dev_model_form"))
 @click.option("--engine", "engines", multiple=True, help=text("help.dev_model_engine"))
-def command(
-    config: Path,
-    title: str,
-    repo: str,
-    source: str,
-    as_of: datetime | None,
-    form: str,
-    engines: tuple[str, ...],
-) -> None:
+def command(config: Path, **given: Any) -> None:
     """Write the facts of the model a config describes to standard output."""
     from heavylift.checkpoint.config import model_from_config
     from heavylift.checkpoint.model_text import Publication, model_text
@@ -40,15 +35,15 @@ def command(
     family = catalog.family_for_hf_type(read.model_type())
     if family is None:
         raise HeavyliftError("PLAN051", {"model_type": read.model_type()})
-    model = model_from_config(read, family, identifier=title, formats=("safetensors",))
-    day = datetime.now(UTC) if as_of is None else as_of
+    model = model_from_config(read, family, identifier=given["title"], formats=("safetensors",))
+    day = given["as_of"] or datetime.now(UTC)
     publication = Publication(
-        title=title,
+        title=given["title"],
         names=(),
-        repo=repo,
-        source=source,
+        repo=given["repo"],
+        source=given["source"],
         as_of=day.date().isoformat(),
-        engines=engines,
-        variant_title=form or "safetensors",
+        engines=given["engines"],
+        variant_title=given["form"] or "safetensors",
     )
     sink(as_json=False).record("model_facts", model_text(model, family, publication))

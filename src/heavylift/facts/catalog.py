@@ -7,8 +7,8 @@ a handful of them. `check` reads everything and returns every defect.
 from __future__ import annotations
 
 import difflib
-from dataclasses import replace
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar

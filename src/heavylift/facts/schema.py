@@ -237,8 +237,8 @@ class VariantFacts(Rule):
     `format` is a format id of the family. `tensor_types` gives GGUF types by role (`*` = the
     rest). `quantised`: which linear layers are not as the family's list says; the first entry
     that takes a tensor counts. `kv_cache_dtype`: what the checkpoint brings scales for, which
-    engines take unless told otherwise. `bytes_total` is the published size of all files, where the tensor
-    list is not known.
+    engines take unless told otherwise. `bytes_total` is the published size of all files, where the
+    tensor list is not known.
     """
 
     id: str

@@ -17,7 +17,7 @@ from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.cache_parts import StatePart, TokenPart, state_parts_of, token_parts
 from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
-from heavylift.plan.unified_pages import WITHOUT_END, UnifiedPages, ceil_of, decode_context
+from heavylift.plan.unified_pages import WITHOUT_END, UnifiedPages, decode_context
 from heavylift.records.plan import Layout, Part
 
 _CONTIGUOUS_PAD: Final = 256
@@ -50,8 +50,6 @@ def cache_model(subject: Subject, layout: Layout) -> CacheModel:
     rule = subject.scope.first(subject.engine.caches)
     if rule is None:
         raise HeavyliftError("PLAN021", {"engine": subject.engine.title})
-    if not subject.family.described:
-        return UnknownCache()
     drafted = subject.draft_tokens * rule.states_per_draft_token
     rule = replace(
         rule,
@@ -302,33 +300,6 @@ class Contiguous(_ByLayer):
     def pool_tokens(self, stage: Stage, room_bytes: int) -> int:
         """Cells that the room holds."""
         return _times_in(room_bytes, self._token_bytes(stage))
-
-
-class UnknownCache:
-    """The cache of an architecture that nobody described: no bytes, and no promise."""
-
-    page_tokens: int | None = None
-    page_bytes: int | None = None
-
-    def kv_parts(self, stage: Stage, tokens: int, sequences: int) -> tuple[Part, ...]:
-        """Nothing is known."""
-        return ()
-
-    def state_parts(self, stage: Stage, sequences: int, *, reserved: bool) -> tuple[Part, ...]:
-        """Nothing is known."""
-        return ()
-
-    def sequences_in(self, stage: Stage, room_bytes: int, tokens: int, *, reserved: bool) -> int:
-        """None can be promised."""
-        return 0
-
-    def tokens_in(self, stage: Stage, room_bytes: int, sequences: int, *, reserved: bool) -> int:
-        """None can be promised."""
-        return 0
-
-    def pool_tokens(self, stage: Stage, room_bytes: int) -> int:
-        """None can be promised."""
-        return 0
 
 
 def _times_in(room_bytes: int, each_bytes: Fraction | int) -> int:

@@ -1,4 +1,4 @@
-"""What one token and one sequence cost on a rank: the caches and states of a family, part by part."""
+"""What one token and one sequence cost on a rank: a family's caches and states, part by part."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ class UnifiedPages:
         attention, stateful = _token_kinds(tokens), _state_kinds(states)
         state_bytes = max((kind.token_bytes for kind in stateful), default=0)
         full = [kind for kind in attention if not kind.window]
-        first = (full or attention or [None])[0]
-        token_bytes = first.token_bytes if first is not None else 1
+        token_bytes = next((kind.token_bytes for kind in (*full, *attention)), 1)
         align = rule.page_alignment_tokens
         raised = align * ceil_div(state_bytes, align * token_bytes) if states else 0
         base = max(rule.block_tokens, raised)
@@ -241,9 +240,7 @@ def _token_kinds(parts: Sequence[TokenPart]) -> list[_Kind]:
         _Kind(
             layers=layers,
             parts=tuple(members),
-            token_bytes=ceil_of(
-                sum(Fraction(p.layer_bytes, p.tokens_per_entry) for p in members)
-            ),
+            token_bytes=ceil_of(sum(Fraction(p.layer_bytes, p.tokens_per_entry) for p in members)),
             window=window,
         )
         for (layers, window), members in found.items()

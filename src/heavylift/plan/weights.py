@@ -13,7 +13,6 @@ from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
 
-
 # Scales that are powers of two, as their own type or as plain bytes.
 _POWER_SCALES: Final = frozenset({"U8", "F8_E8M0"})
 # Tables of one row per token, and the rows they are filled up to a multiple of.
@@ -136,7 +135,7 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
 
 
 def unsplit_bytes(subject: Subject, layout: Layout, stage: Stage) -> int:
-    """How much more a rank holds when the tensors that nobody said how to split are on every one."""
+    """How much more a rank holds when tensors that nobody said how to split are on every one."""
     inventory = subject.inventory
     if inventory is None:
         return 0
@@ -216,17 +215,14 @@ def _published_size(subject: Subject, layout: Layout, stage: Stage) -> Part:
 
 def _copies(subject: Subject, group: TensorGroup, stage: Stage) -> int:
     """How many of the group's layers (or 1 for a group outside the layers) lie on the stage."""
+    whole = 1 if group.layers is None else len(group.layers)
     if group.shard == "on_disk":
         return 0
     if group.is_draft:
         # Prediction heads follow the last layer, on its stage.
-        if not subject.draft or stage.index < stage.count - 1:
-            return 0
-        return 1 if group.layers is None else len(group.layers)
+        return whole if subject.draft and stage.index == stage.count - 1 else 0
     if group.is_vision:
-        if not subject.vision or not stage.holds(group.role):
-            return 0
-        return 1 if group.layers is None else len(group.layers)
+        return whole if subject.vision and stage.holds(group.role) else 0
     if group.layers is None:
         return int(stage.holds(group.role))
     return stage.layers_in(group.layers)
@@ -240,29 +236,28 @@ def _on_rank(
     experts: ExpertSplit | None,
 ) -> tuple[int, Split]:
     """Bytes of one layer's share of the group on a rank, and how that came about."""
-    tensor = layout.tensor_parallel_size
     whole = group.bytes_each * group.per_layer
-    match shard:
-        case "expert" if experts is not None:
-            share = whole * experts.experts * experts.width
-            return ceil_div(share, subject.dims["experts"] * experts.inner), experts.rule
-        case "tensor" if group.role in _TABLE_ROLES and _pads_tables(subject):
-            rows = round_up(group.split_size, _TABLE_ROWS)
-            padded = group.bytes_each * rows // group.split_size
-            split = Split("tensor", {"ways": tensor}) if tensor > 1 else Split("whole")
-            return ceil_div(padded, tensor), split
-        case "tensor" if tensor > 1:
-            return _split(group, tensor) * group.per_layer, Split("tensor", {"ways": tensor})
-        case "kv_heads" if tensor > 1:
-            ways = min(tensor, group.heads)
-            return _split(group, ways) * group.per_layer, Split("kv_heads", {"ways": ways})
-        case _ if shard == UNSAID and tensor > 1:
-            return ceil_div(group.bytes_each, tensor) * group.per_layer, Split("unsaid")
-        case "vision":
-            return whole, Split("copy")
-        case "replicated" if tensor > 1:
-            return whole, Split("replicated")
-    return whole, Split("whole")
+    if shard == "expert" and experts is not None:
+        share = whole * experts.experts * experts.width
+        return ceil_div(share, subject.dims["experts"] * experts.inner), experts.rule
+    if shard == "vision":
+        return whole, Split("copy")
+    tensor = layout.tensor_parallel_size
+    if shard == "tensor" and group.role in _TABLE_ROLES and _pads_tables(subject):
+        rows = round_up(group.split_size, _TABLE_ROWS)
+        whole = group.bytes_each * rows // group.split_size
+        return ceil_div(whole, tensor), _ways("tensor", tensor)
+    ways = {"tensor": tensor, "kv_heads": min(tensor, group.heads), UNSAID: tensor}.get(shard, 1)
+    if shard == UNSAID:
+        return ceil_div(group.bytes_each, ways) * group.per_layer, _ways(shard, ways)
+    if tensor > 1 and shard in ("tensor", "kv_heads"):
+        return _split(group, ways) * group.per_layer, Split(shard, {"ways": ways})
+    return whole, Split("replicated" if shard == "replicated" and tensor > 1 else "whole")
+
+
+def _ways(shard: str, ways: int) -> Split:
+    """A cut into `ways`; a whole one where there is a single rank."""
+    return Split(shard, {"ways": ways}) if ways > 1 else Split("whole")
 
 
 def _pads_tables(subject: Subject) -> bool:
