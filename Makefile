@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas \
+.PHONY: setup demo test test-package test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
+	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
 	clean
 
 setup: $(STAMP)
@@ -22,6 +22,10 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# As a stranger installs it: wheel and source archive, pip and pipx, every supported Python here.
+test-package: setup
+	$(BIN)/python tools/check_package.py
 
 # Ray takes most of a gigabyte: an environment of its own.
 test-ray: $(VENV)-ray/.installed
@@ -78,6 +82,9 @@ bench-batch: setup
 
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py
+
+locale: setup
+	$(BIN)/python -m heavylift.locale.extract
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas
