@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from heavylift.cli.screens.plan import lines as screen
 from heavylift.devserver.sparse_checkpoint import safetensors_variant, write_checkpoint
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
@@ -184,7 +185,10 @@ def test_an_architecture_nobody_described_has_exact_weights_and_unknown_rest(
     exact = 8_030_261_248 * 2
     assert (one.per_gpu.weights_bytes.low, one.per_gpu.weights_bytes.high) == (exact, exact)
     assert two.per_gpu.weights_bytes.low < exact < (two.per_gpu.weights_bytes.high or 0) + 1
+    assert (one.terms[0].kind, two.terms[0].kind) == (Kind.EXACT, Kind.DERIVED)
     assert {term.id: term.kind for term in one.terms}["kv_cache"] is Kind.UNKNOWN
+    drawn = "\n".join(map(str, screen(one)))
+    assert "nobody described this architecture" in drawn
     assert one.per_gpu.kv_cache_bytes.high is None
     assert one.verdict is PlanVerdict.UNKNOWN
     assert one.capacity.max_sequences.high is None

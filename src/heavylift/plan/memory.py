@@ -123,6 +123,7 @@ def _measured(subject: Subject, terms: tuple[Term, ...]) -> tuple[Term, ...]:
 
 def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) -> tuple[Term, ...]:
     weights = stage_parts(subject, layout, stage)
+    weights_bytes = _weights_bytes(subject, layout, stage, weights)
     sequences = -(-subject.concurrency // layout.data_parallel_size)
     kv = cache.kv_parts(stage, subject.context_tokens, sequences)
     state_low = cache.state_parts(stage, sequences, reserved=False)
@@ -131,8 +132,8 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
         Term(
             id=Segment.WEIGHTS,
             segment=Segment.WEIGHTS,
-            kind=_weights_kind(subject),
-            bytes=_weights_bytes(subject, layout, stage, weights),
+            kind=_weights_kind(subject, weights_bytes),
+            bytes=weights_bytes,
             formula=f"{len(weights)} tensor groups",
             source=subject.inventory.source if subject.inventory else subject.variant.source,
             parts=weights,
@@ -176,10 +177,14 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
     return (*found, *memory_terms(subject, layout, stage))
 
 
-def _weights_kind(subject: Subject) -> Kind:
-    """What the weights rest on: files or a published index, a rule over a config, or a size."""
+def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
+    """What the weights rest on: files or a published index, a rule over a config, a size. Between
+    two bounds they are not exact.
+    """
     if subject.inventory is None:
         return Kind.REPORTED
+    if weights_bytes.low != weights_bytes.high:
+        return Kind.DERIVED
     if subject.inventory.is_read or subject.variant.kind in _SEEN:
         return Kind.EXACT
     return Kind.ASSUMED if subject.variant.kind is FactKind.ASSUMED else Kind.DERIVED
