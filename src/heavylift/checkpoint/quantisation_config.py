@@ -18,7 +18,8 @@ _PLACES: Final = ("quantization_config", "text_config.quantization_config", "com
 _MOST_ENTRIES: Final = 20_000
 _LONGEST_ENTRY: Final = 300
 # A pattern from a stranger's file must not take for ever: few repetitions, none of a group.
-_MOST_REPETITIONS: Final = 4
+_MOST_REPETITIONS: Final = 2
+_MOST_TRIALS: Final = 1_000_000
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{?]")
 _HEAD_ROLE: Final = "lm_head"
 
@@ -86,6 +87,11 @@ class _Names:
             else:
                 self._plain.add(canonical(entry))
 
+    @property
+    def patterns(self) -> int:
+        """How many entries are patterns, tried one by one."""
+        return len(self._patterns)
+
     def take(self, module: str, *, whole: bool = False) -> bool:
         """True when one of the names means `module`, or what it is part of. `whole` = only by its
         whole name: a word in it will not do.
@@ -136,6 +142,10 @@ def quantised_by_config(
         raise _unknown(path, document)
     forms, ignored = _forms(document, path)
     experts = _expert_form(find)
+    places = sum(len(layers.get(each.layers or "", (0,))) for each in linear)
+    trials = ignored.patterns + sum(f.targets.patterns for f in forms if f.targets is not None)
+    if places * trials > _MOST_TRIALS:
+        raise _unknown(path, f"{trials} patterns")
     taken: dict[tuple[str, int], dict[str, list[int]]] = {}
     everywhere: dict[str, int] = {}
     for pattern in linear:
@@ -246,7 +256,7 @@ def _compressed(document: Mapping[str, Any], path: str) -> Iterator[_Form]:
 def _weights_form(weights: Mapping[str, Any], packing: object, path: str) -> tuple[str, int]:
     size = weights.get("group_size")
     group = 1 if size in (None, -1) else _number(size, path)
-    kind, bits, strategy = (weights.get(name) for name in ("type", "num_bits", "strategy"))
+    kind, bits, strategy = (_word(weights.get(name)) for name in ("type", "num_bits", "strategy"))
     if (kind, bits) == _FP4:
         is_mx = group == _MX_GROUP or packing == "mxfp4-pack-quantized"
         return ("mxfp4-packed", _MX_GROUP) if is_mx else ("nvfp4-packed", 16)
@@ -274,14 +284,14 @@ def _modelopt(document: Mapping[str, Any], path: str) -> Iterator[_Form]:
         for algorithm, names in named.items():
             yield _Form(*_modelopt_form(algorithm, path), _Names(_texts(names, path)))
         return
-    algorithm = document.get("quant_algo")
+    algorithm = _word(document.get("quant_algo"))
     groups = document.get("config_groups")
     if algorithm in _MODELOPT or not isinstance(groups, Mapping):
         yield _Form(*_modelopt_form(algorithm, path), None)
         return
     for entry in groups.values():
         weights = entry.get("weights") if isinstance(entry, Mapping) else None
-        bits = weights.get("num_bits") if isinstance(weights, Mapping) else None
+        bits = _word(weights.get("num_bits")) if isinstance(weights, Mapping) else None
         if bits not in _MODELOPT_BITS:
             raise _unknown(path, bits)
         yield _Form(*_MODELOPT_BITS[bits], _targets(entry, path))
@@ -353,6 +363,11 @@ def _require_harmless(pattern: str, path: str) -> None:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise _unknown(path, pattern) from error
+
+
+def _word(value: object) -> str | int | None:
+    """A word or number of a config; None for a list or table in its place."""
+    return value if isinstance(value, str | int) else None
 
 
 def _number(value: object, path: str) -> int:

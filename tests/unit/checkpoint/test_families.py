@@ -11,6 +11,7 @@ import pytest
 
 from heavylift.checkpoint.config import ConfigFile, model_from_config
 from heavylift.checkpoint.inventory import from_facts
+from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import FamilyFacts, ModelFacts
 
@@ -86,3 +87,38 @@ def test_nested_and_flat_configs_are_one_model() -> None:
     flat = config_of("mistral")
     nested = {"model_type": "mistral", "text_config": {**flat}, "hidden_size": 7}
     assert read(flat)[0].dim_values == read(nested)[0].dim_values
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changed", "code"),
+    [
+        ("qwen3_next", {"full_attention_interval": None}, "PLAN052"),
+        ("qwen3_next", {"full_attention_interval": 0}, "PLAN053"),
+        ("lfm2", {"layer_types": None}, "PLAN052"),
+        ("lfm2", {"layer_types": ["conv"]}, "PLAN053"),
+        ("lfm2", {"layer_types": 32}, "PLAN053"),
+    ],
+)
+def test_layers_that_are_not_stated_are_named(
+    model_type: str, changed: dict[str, Any], code: str
+) -> None:
+    """A missing list, one that is too short, and what is no list are told by their field."""
+    with pytest.raises(HeavyliftError) as caught:
+        read({**config_of(model_type), **changed})
+    assert caught.value.code == code
+
+
+def test_more_prediction_layers_than_any_model_has_are_refused() -> None:
+    """A count without end would be a list without end."""
+    document = {
+        "model_type": "qwen3_5",
+        "num_hidden_layers": 4,
+        "layer_types": ["full_attention"] * 4,
+        "mtp_num_hidden_layers": 10**6,
+    }
+    fields = ("hidden_size", "vocab_size", "intermediate_size", "num_attention_heads")
+    fields += ("num_key_value_heads", "head_dim", "linear_num_key_heads", "linear_num_value_heads")
+    fields += ("linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")
+    with pytest.raises(HeavyliftError) as caught:
+        read({**document, **dict.fromkeys(fields, 64), "max_position_embeddings": 64})
+    assert (caught.value.code, caught.value.params["value"]) == ("PLAN053", "1000000")

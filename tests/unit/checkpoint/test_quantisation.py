@@ -207,6 +207,52 @@ def test_packers_of_whole_numbers_are_told_apart(document: dict[str, Any], schem
     assert rules(document)[QUERY][0] == scheme
 
 
+@pytest.mark.parametrize(
+    ("weights", "form"),
+    [
+        ({"type": "float", "num_bits": 4, "group_size": 16}, ("nvfp4-packed", 16)),
+        ({"type": "float", "num_bits": 4, "group_size": 32}, ("mxfp4-packed", 32)),
+        ({"type": "float", "num_bits": 8, "strategy": "tensor"}, ("fp8", 1)),
+        ({"type": "float", "num_bits": 8, "strategy": "channel"}, ("fp8-channel", 1)),
+        (
+            {"type": "float", "num_bits": 8, "strategy": "block", "block_structure": [64, 64]},
+            ("fp8-block", 64),
+        ),
+        ({"type": "float", "num_bits": 8, "strategy": "group", "group_size": 32}, ("mxfp8", 1)),
+        ({"type": "int", "num_bits": 8, "strategy": "channel"}, ("int8-channel", 1)),
+        ({"type": "int", "num_bits": 4, "strategy": "channel"}, ("int4-packed", 2**30)),
+    ],
+)
+def test_compressed_tensors_names_its_forms(weights: dict[str, Any], form: tuple[str, int]) -> None:
+    """Type, bits and strategy of the weights tell the forms apart."""
+    document = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"all": {"targets": ["Linear"], "weights": weights}},
+    }
+    assert rules(document)[QUERY][:2] == form
+
+
+def test_modelopt_may_name_bits_instead_of_a_form() -> None:
+    """Groups of 8 and of 4 bits, each for modules of its own."""
+    document = {
+        "quant_method": "modelopt",
+        "config_groups": {
+            "a": {"targets": ["model.layers.0.self_attn.q_proj"], "weights": {"num_bits": 8}},
+            "b": {"targets": ["experts"], "weights": {"num_bits": 4}},
+        },
+    }
+    assert rules(document) == {QUERY: ("fp8", 1, (0,)), EXPERT: ("nvfp4", 16, ())}
+
+
+def test_packers_may_leave_modules_alone() -> None:
+    """GPTQ by a pattern, AutoRound by 16 bits for a module."""
+    plain = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    assert QUERY not in rules({**plain, "dynamic": {"-:.*self_attn.*": {}}})
+    extra = {"extra_config": {"model.layers.3.self_attn.q_proj": {"bits": 16}}}
+    rounded = {"quant_method": "auto-round", "bits": 4, "group_size": 128, **extra}
+    assert rules(rounded)[QUERY] == ("int4-gptq", 128, (0, 1, 2))
+
+
 def test_what_the_family_lists_itself_is_not_quantised_again() -> None:
     """gpt-oss names its packed tensors; a config without quantisation has none."""
     assert rules({"quant_method": "mxfp4"}) == {}
@@ -234,6 +280,20 @@ def test_what_the_family_lists_itself_is_not_quantised_again() -> None:
             "config_groups": {"a": {"weights": {"type": "int", "num_bits": 3}}},
         },
         {"quant_method": "modelopt", "quant_algo": "NEWEST"},
+        {"quant_method": "modelopt", "quant_algo": ["FP8"]},
+        {"quant_method": "modelopt", "config_groups": {"a": {"weights": {"num_bits": [4]}}}},
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"a": {"weights": {"type": ["int"], "num_bits": {}}}},
+        },
+        {"quant_method": "fp8", "modules_to_not_convert": ["re:.*a"] * 152_000},
+        {"quant_method": "fp8", "modules_to_not_convert": ["re:.*a.*b.*c"]},
+        {
+            "quant_method": "auto-round",
+            "bits": 4,
+            "group_size": 128,
+            "extra_config": {"a": {"bits": 8}},
+        },
         {"quant_method": "modelopt", "quantized_layers": {"a": 1}},
         {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {"+:x": {"bits": 8}}},
         [],
