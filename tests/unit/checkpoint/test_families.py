@@ -116,9 +116,11 @@ def test_more_prediction_layers_than_any_model_has_are_refused() -> None:
         "layer_types": ["full_attention"] * 4,
         "mtp_num_hidden_layers": 10**6,
     }
-    fields = ("hidden_size", "vocab_size", "intermediate_size", "num_attention_heads")
-    fields += ("num_key_value_heads", "head_dim", "linear_num_key_heads", "linear_num_value_heads")
-    fields += ("linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")
+    sizes = (
+        "hidden_size vocab_size intermediate_size num_attention_heads num_key_value_heads head_dim"
+        " linear_num_key_heads linear_num_value_heads linear_key_head_dim linear_value_head_dim"
+        " linear_conv_kernel_dim max_position_embeddings"
+    )
     with pytest.raises(HeavyliftError) as caught:
-        read({**document, **dict.fromkeys(fields, 64), "max_position_embeddings": 64})
+        read({**document, **dict.fromkeys(sizes.split(), 64)})
     assert (caught.value.code, caught.value.params["value"]) == ("PLAN053", "1000000")
