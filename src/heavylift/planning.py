@@ -23,8 +23,11 @@ from heavylift.checkpoint.config import (
     same_architecture,
     undescribed,
 )
+from heavylift.checkpoint.defects import Defect
+from heavylift.checkpoint.files import Files, LocalFiles
+from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
-from heavylift.checkpoint.read import Checkpoint, read_checkpoint
+from heavylift.checkpoint.read import Checkpoint, read_files
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
@@ -36,7 +39,9 @@ from heavylift.facts.schema import (
     GpuFacts,
     ModelFacts,
     NodeFacts,
+    VariantFacts,
 )
+from heavylift.inspecting import CONFIG, CONFIG_LIMIT_BYTES, Reach, is_path, read_hub
 from heavylift.plan import compare as comparing
 from heavylift.plan.fixes import fixes
 from heavylift.plan.planner import Knowledge, Machine, best_plan, with_receipt
@@ -44,11 +49,8 @@ from heavylift.plan.rack import parse_rack, resolve_rack
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
 from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
 from heavylift.records.receipt import Receipt
-from heavylift.units import MIB
 
-CONFIG_NAME: Final = "config.json"
 THIS_MACHINE: Final = "this-machine"
-_CONFIG_LIMIT_BYTES: Final = 16 * MIB
 
 T = TypeVar("T")
 V = TypeVar("V", int, float, str)
@@ -76,76 +78,96 @@ class Loaded(Mapping[str, T]):
 class Planning:
     """A catalogue and what is asked of it."""
 
-    def __init__(self, catalog: Catalog | None = None) -> None:
+    def __init__(self, catalog: Catalog | None = None, *, reach: Reach | None = None) -> None:
+        """`reach` opens a model on a hub; without it no network is asked."""
         self.catalog = catalog or Catalog()
+        self.remarks: list[Defect] = []
+        self._reach = reach
 
     def knowledge(self, model: str) -> Knowledge:
-        """Everything a plan of `model` may look at: an id, a name, or a folder with a checkpoint.
+        """Everything a plan of `model` may look at: an id, a name, a folder with a checkpoint, or
+        an id on a hub that the facts do not know.
 
-        Raises FACT010 for an unknown name, and for a folder what `read_folder` raises.
+        Raises FACT010 for an unknown name, for a folder what `inventory_of_files` raises, and for
+        a hub HUB001 to HUB014. What is wrong with the files and harms nothing is in `remarks`.
         """
-        folder = Path(model)
-        # A name is a name even where a folder happens to be called so; a path says that it is one.
-        if os.sep in model or model in (os.curdir, os.pardir):
+        folder = _folder(Path(model).expanduser())
+        if is_path(model):
             return self._knowledge_of_folder(folder)
         try:
             return self.knowledge_of(self.catalog.model(model))
         except HeavyliftError:
-            if not folder.is_dir() and folder.name != CONFIG_NAME:
+            if folder.is_dir():
+                return self._knowledge_of_folder(folder)
+            hub_id = HubId.parse(model)
+            if hub_id is None:
                 raise
-            return self._knowledge_of_folder(folder)
+            if self._reach is None:
+                raise HeavyliftError("PLAN059", {"path": model}) from None
+            return self._knowledge_on_hub(hub_id, self._reach)
+
+    def _knowledge_on_hub(self, hub_id: HubId, reach: Reach) -> Knowledge:
+        with reach(hub_id) as files:
+            checkpoint = read_hub(files, hub_id)
+            return self._knowledge_of_files(files, hub_id.id.rpartition("/")[2], checkpoint)
 
     def _knowledge_of_folder(self, folder: Path) -> Knowledge:
-        """A local checkpoint: what the tensors are from its headers, what they mean by family.
+        files = LocalFiles(folder)
+        config = read_config(files)
+        return self._knowledge_of_files(files, folder.resolve().name, None, config)
+
+    def _knowledge_of_files(
+        self,
+        files: Files,
+        identifier: str,
+        checkpoint: Checkpoint | None,
+        config: ConfigFile | None = None,
+    ) -> Knowledge:
+        """A checkpoint's files: what the tensors are from its headers, what they mean by family.
 
         A network that the catalogue knows under another name keeps that name and its recipes. One
-        that nobody described is planned from its headers alone. A config.json without weights is
-        planned by its own dimensions.
+        that nobody described is planned from its headers alone, and a config.json without weights
+        by its own dimensions.
         """
-        config = read_config(folder)
+        config = config or read_config(files)
         family = self.catalog.family_for_hf_type(config.model_type())
-        home = config_folder(folder)
+        checkpoint = checkpoint or _read_if_there(files)
+        if checkpoint is not None:
+            self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
+        engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
         if family is None:
-            if not has_weights(home):
+            if checkpoint is None:
                 raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
-            return self._undescribed(home, config)
-        facts = model_from_config(
-            config, family, identifier=home.resolve().name, formats=("safetensors",)
-        )
+            checkpoint.require_sound()
+            inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
+            facts, family = undescribed(config, inventory, identifier=identifier)
+            variant = replace(facts.variants[0], engines=engines)
+            return self._knowledge_with(facts, family, variant, inventory)
+        facts = model_from_config(config, family, identifier=identifier, formats=("safetensors",))
         own = facts.variants[0]
         known = self._same_network(facts)
-        engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
-        if known is not None:
-            usual = known.variants[0]
-            facts = replace(known, variants=(replace(usual, kv_cache_dtype=own.kv_cache_dtype),))
+        usual = own if known is None else known.variants[0]
+        variant = replace(
+            usual if checkpoint is not None else own,
+            engines=engines if known is None else usual.engines,
+            kv_cache_dtype=own.kv_cache_dtype,
+        )
+        if checkpoint is None:
+            inventory = from_facts(facts, family, own)
         else:
-            facts = replace(facts, variants=(replace(own, engines=engines),))
-        variant = facts.variants[0]
-        if has_weights(home):
-            inventory = inventory_of_folder(home, facts, family)
-        else:
-            variant = replace(own, engines=variant.engines or engines)
-            facts = replace(facts, variants=(variant,))
-            inventory = from_facts(facts, family, variant)
-        return self._knowledge_with(facts, family, inventory)
-
-    def _undescribed(self, folder: Path, config: ConfigFile) -> Knowledge:
-        """A checkpoint of an architecture that no family describes: its tensors, and no more."""
-        inventory = adopt(read_sound(folder).groups, ()).inventory(str(folder))
-        facts, family = undescribed(config, inventory, identifier=folder.resolve().name)
-        engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
-        facts = replace(facts, variants=(replace(facts.variants[0], engines=engines),))
-        return self._knowledge_with(facts, family, inventory)
+            inventory = inventory_of(checkpoint, facts, family)
+        return self._knowledge_with(known or facts, family, variant, inventory)
 
     def _knowledge_with(
-        self, facts: ModelFacts, family: FamilyFacts, inventory: Inventory
+        self, facts: ModelFacts, family: FamilyFacts, variant: VariantFacts, inventory: Inventory
     ) -> Knowledge:
+        """A model with one form, whose tensors are at hand."""
         return Knowledge(
             model=ModelKnowledge(
-                model=facts,
+                model=replace(facts, variants=(variant,)),
                 family=family,
                 book=self.catalog.recipes(facts.id),
-                inventories={facts.variants[0].id: inventory},
+                inventories={variant.id: inventory},
             ),
             engines=Loaded(self.catalog.ids("engines"), self._engine),
             machines=self._machines,
@@ -332,69 +354,50 @@ class Planning:
         return gpu, node
 
 
-def read_config(folder: Path) -> ConfigFile:
-    """The config.json of a folder.
+def read_config(files: Files) -> ConfigFile:
+    """The config.json of a checkpoint.
 
     Raises PLAN058 and PLAN059 for what is no folder, PLAN050 when there is none or it cannot be
     read, PLAN056 when it is no JSON object.
     """
-    path = config_folder(folder) / CONFIG_NAME
+    where = files.where
+    path = str(Path(where) / CONFIG)
+    opened = files.open(CONFIG)
+    if isinstance(opened, Defect):
+        if isinstance(files, LocalFiles) and not files.folder.is_dir():
+            raise HeavyliftError(
+                "PLAN058" if files.folder.is_file() else "PLAN059", {"path": where}
+            )
+        raise HeavyliftError("PLAN050", {"path": where, "reason": opened.detail or opened.problem})
     try:
-        with path.open("rb") as file:
-            raw = file.read(_CONFIG_LIMIT_BYTES + 1)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and not folder.is_dir():
-            code = "PLAN058" if folder.is_file() else "PLAN059"
-            raise HeavyliftError(code, {"path": str(folder)}) from error
-        raise HeavyliftError(
-            "PLAN050", {"path": str(folder), "reason": error.strerror or type(error).__name__}
-        ) from error
-    if len(raw) > _CONFIG_LIMIT_BYTES:
-        raise HeavyliftError("PLAN056", {"path": str(path), "reason": f"> {_CONFIG_LIMIT_BYTES} B"})
+        raw = opened.read(CONFIG_LIMIT_BYTES + 1, 0)
+    finally:
+        opened.close()
+    if len(raw) > CONFIG_LIMIT_BYTES:
+        raise HeavyliftError("PLAN056", {"path": path, "reason": f"> {CONFIG_LIMIT_BYTES} B"})
     try:
         document = msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reason = str(error) or type(error).__name__
-        raise HeavyliftError("PLAN056", {"path": str(path), "reason": reason[:120]}) from error
-    return ConfigFile(path=str(path), document=document, read_on=datetime.now(UTC).date())
+        raise HeavyliftError("PLAN056", {"path": path, "reason": reason[:120]}) from error
+    return ConfigFile(path=path, document=document, read_on=datetime.now(UTC).date())
 
 
-def config_folder(path: Path) -> Path:
-    """The folder of a checkpoint that is named by it or by its config.json."""
-    return path.parent if path.name == CONFIG_NAME and path.is_file() else path
-
-
-def has_weights(folder: Path) -> bool:
-    """True when a folder holds safetensors, or an index of some."""
-    try:
-        names = [entry.name for entry in os.scandir(folder)]
-    except OSError:
-        return True  # reading it says what is wrong
-    return any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names)
-
-
-def read_sound(folder: Path) -> Checkpoint:
-    """The headers of a folder. Raises CKPT020 with every defect of the files."""
-    checkpoint = read_checkpoint(folder)
-    checkpoint.require_sound()
-    return checkpoint
-
-
-def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) -> Inventory:
-    """The tensors of a folder's headers, by the family's modules.
+def inventory_of(checkpoint: Checkpoint, facts: ModelFacts, family: FamilyFacts) -> Inventory:
+    """The tensors of a checkpoint's headers, by the family's modules.
 
     Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing, PLAN055 when
     their shapes are not those of the config: a plan over a part of a model, or of a cache that the
     weights do not have, would be wrong without showing it.
     """
+    checkpoint.require_sound()
     plain = replace(facts.variants[0], quantised=())
-    expected = from_facts(facts, family, plain)
-    found = adopt(read_sound(folder).groups, expected.groups)
+    found = adopt(checkpoint.groups, from_facts(facts, family, plain).groups)
     if found.missing:
         raise HeavyliftError(
             "PLAN054",
             {
-                "path": str(folder),
+                "path": checkpoint.where,
                 "missing": sum(group.count for group in found.missing),
                 "unknown": sum(group.count for group in found.unsaid),
                 "first": found.missing[0].name,
@@ -404,13 +407,28 @@ def inventory_of_folder(folder: Path, facts: ModelFacts, family: FamilyFacts) ->
         raise HeavyliftError(
             "PLAN055",
             {
-                "path": str(folder),
+                "path": checkpoint.where,
                 "tensor": each.found.pattern,
                 "found": f"{each.found.per_layer} × {list(each.found.shape)}",
                 "expected": f"{each.expected.per_layer} × {list(each.expected.shape)}",
             },
         )
-    return found.inventory(str(folder))
+    return found.inventory(checkpoint.where)
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a checkpoint that is named by it or by its config.json."""
+    return path.parent if path.name == CONFIG and path.is_file() else path
+
+
+def _read_if_there(files: Files) -> Checkpoint | None:
+    """The headers of a checkpoint; None where there is a config and no safetensors."""
+    try:
+        return read_files(files)
+    except HeavyliftError as error:
+        if error.code != "CKPT022":
+            raise
+        return None
 
 
 def _takes_folders(engine: EngineFacts) -> bool:

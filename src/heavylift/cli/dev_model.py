@@ -26,12 +26,14 @@ from heavylift.errors import HeavyliftError
 def command(config: Path, **given: Any) -> None:
     """Write the facts of the model a config describes to standard output."""
     from heavylift.checkpoint.config import model_from_config
+    from heavylift.checkpoint.files import LocalFiles
     from heavylift.checkpoint.model_text import Publication, model_text
     from heavylift.facts.catalog import Catalog
     from heavylift.planning import read_config
 
     catalog = Catalog()
-    read = read_config(config)
+    folder = config.parent if config.is_file() else config
+    read = read_config(LocalFiles(folder))
     family = catalog.family_for_hf_type(read.model_type())
     if family is None:
         raise HeavyliftError("PLAN051", {"model_type": read.model_type()})

@@ -17,6 +17,7 @@ import msgspec
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
+from heavylift.facts.checkpoint_schema import HubBook, HubFacts, TensorBook
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -148,6 +149,14 @@ class Catalog:
         if model not in self.ids("recipes"):
             return RecipeBook(model=model, recipes=())
         return self._load(RecipeBook, f"recipes/{model}.toml", model=model)
+
+    def hubs(self) -> tuple[HubFacts, ...]:
+        """Hubs of models, the one that is asked first at the front."""
+        return self._load(HubBook, "checkpoints/hubs.toml").hubs
+
+    def tensor_names(self) -> TensorBook:
+        """How the tensors of any model are named."""
+        return self._load(TensorBook, "checkpoints/tensors.toml")
 
     def metric_names(self) -> Mapping[str, tuple[str, ...]]:
         """Figure of an engine's metrics -> the names that engines give it."""
@@ -377,6 +386,11 @@ class Catalog:
             "replies": self.reply_formats,
         }
         _collect(lambda name: served[name](), self.ids("served"), defects)
+        names: dict[str, Callable[[], object]] = {
+            "hubs": self.hubs,
+            "tensors": self.tensor_names,
+        }
+        _collect(lambda name: names[name](), self.ids("checkpoints"), defects)
 
 
 def _collect(

@@ -12,7 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.records.decision import Decision
+from heavylift.records.fetched import Fetched
 from heavylift.records.finding import Finding
+from heavylift.records.inspection import Inspection
+from heavylift.records.integrity import Integrity
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
@@ -24,7 +27,10 @@ from heavylift.records.speed import Speed
 RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
     "launch-spec": LaunchSpec,
+    "fetched": Fetched,
     "finding": Finding,
+    "inspection": Inspection,
+    "integrity": Integrity,
     "receipt": Receipt,
     "release": Release,
     "snapshot": Snapshot,

@@ -252,7 +252,7 @@ def test_values_that_are_nothing_are_usage_errors(run: Run, option: str, value: 
 def test_a_mistake_of_ours_is_no_verdict(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unforeseen failure is a sentence and a status of its own; --debug shows the traceback."""
 
-    def broken(*_args: object) -> None:
+    def broken(*_args: object, **_given: object) -> None:
         raise ZeroDivisionError("boom")
 
     monkeypatch.setattr("heavylift.cli.plan.make", broken)
