@@ -20,7 +20,7 @@ def command(name: str, run_id: str | None, print_unit: bool) -> int:
     from heavylift.records.deployment import Phase
 
     run = supervise(name, run_id)
-    return Exit.OK if run.phase is Phase.STOPPED else Exit.NEGATIVE
+    return Exit.OK if run is None or run.phase is Phase.STOPPED else Exit.NEGATIVE
 
 
 def _print_unit(name: str) -> int:

@@ -34,6 +34,8 @@ from heavylift.wire.reply import ChatRequest
 _LOOPBACK: Final = "127.0.0.1"
 _API: Final = "api"
 _EFFORT_S: Final = 1.0
+_CLIENTS: Final = frozenset({"docker", "podman", "ollama", "srun", "sbatch", "kubectl"})
+"""Programs that have the work done elsewhere."""
 _FIRST_ERRORS_BYTES: Final = 4 << 20
 _UNANSWERED: Final = frozenset(
     {
@@ -211,6 +213,16 @@ class Attempt:
             news=sum(reader.news for reader in self._readers),
             moved_bytes=effort.read_bytes + effort.written_bytes,
             cpu_s=effort.cpu_s,
+        )
+
+    @property
+    def is_seen_whole(self) -> bool:
+        """True when all that computes are processes of this machine: of a container or another host
+        only the client is seen.
+        """
+        return all(
+            kept.rank.host in processes.LOCAL and Path(kept.rank.argv[0]).name not in _CLIENTS
+            for kept in self._kept
         )
 
     def cpu_s(self) -> float:

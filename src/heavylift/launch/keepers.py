@@ -160,3 +160,4 @@ class Kept:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+        self._keeper = None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
-from heavylift.launch import processes
+from heavylift.launch import cards, processes
 from heavylift.launch.attempt import Attempt
 from heavylift.launch.background import Background
 from heavylift.launch.liveness import Judgement, Liveness, Look, Probe
@@ -425,6 +425,8 @@ class _Watch:
         self._probes = 0
         self._outcome = Probe.NONE
         self._effort = (now_s, attempt.cpu_s())
+        self._cards: Background[bool | None] | None = None
+        self._cards_idle: bool | None = None
 
     def judgement(self) -> Judgement:
         """The word on the engine now; begins what the next look needs."""
@@ -451,15 +453,21 @@ class _Watch:
         return judgement
 
     def _is_idle(self) -> bool | None:
-        """Whether processes of ours used no CPU since the look before. Cards are asked elsewhere: an
-        engine on cards spins while it waits, so that an idle one is idle indeed.
+        """Whether the engine did nothing since the look before: its processes used no CPU, and where
+        there are cards, they are idle too. None where not all of that is seen from here.
         """
         then_s, used_s = self._effort
         now_s, cpu_s = time.monotonic(), self._attempt.cpu_s()
         self._effort = (now_s, cpu_s)
-        if now_s <= then_s:
+        if now_s <= then_s or not self._attempt.is_seen_whole:
             return None
-        return cpu_s - used_s < _IDLE_SHARE * (now_s - then_s)
+        is_idle = cpu_s - used_s < _IDLE_SHARE * (now_s - then_s)
+        if not is_idle or not cards.are_there():
+            return is_idle
+        if self._cards is None or self._cards.is_done:
+            self._cards_idle = None if self._cards is None else self._cards.result()
+            self._cards = Background(cards.are_idle)
+        return self._cards_idle
 
 
 _CAUSE_OF_CODE: Final[Mapping[str, str]] = {

@@ -128,6 +128,7 @@ def _begin(store: Deployments, deployment: Deployment) -> Begun:
     store.save_deployment(deployment)
     store.save_run(run)
     _spawn_supervisor(deployment.name, run)
+    _await_supervisor(store, run)
     return Begun(name=deployment.name, run_id=run.id, release=deployment.release)
 
 
@@ -325,11 +326,23 @@ def supervise_command(name: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "heavylift", "supervise", name)
 
 
+def _await_supervisor(store: Deployments, run: RunState) -> None:
+    """Wait until the supervisor has taken the run: who comes next must find it at work."""
+    until = time.monotonic() + _STARTED_S
+    while time.monotonic() < until:
+        found = store.run(run.id)
+        if found is not None and (found.supervisor_pid is not None or found.phase.is_over):
+            return
+        time.sleep(_FOLLOW_S / 5)
+
+
 def _spawn_supervisor(name: str, run: RunState) -> None:
     """Start the supervisor in a session of its own: closing the terminal does not reach it."""
     log = paths.deployment_dir(name) / "supervisor.log"
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    argv = (*supervise_command(name), "--run", run.id)
+    python, *words = supervise_command(name)
+    # Its log is for whoever looks for a mistake of ours.
+    argv = (python, *words[:2], "--debug", *words[2:], "--run", run.id)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     try:
         os.posix_spawn(

@@ -35,9 +35,12 @@ from heavylift.wire.reply import ChatRequest
 ANSWERS: Final = "answers.json"
 REPORT: Final = "verification.json"
 
-_ALWAYS: Final = ("basics.models", "basics.stream", "basics.whole")
+_ALWAYS: Final = ("basics.models", "basics.stream")
 _TOOLS: Final = "tools.forced"
-_ANSWER_TOKENS: Final = 96
+_ANSWER_TOKENS: Final = 64
+_TOKENS: Final = 32
+"""Of the answers that are compared: where two starts differ, they do within a few words."""
+
 _THINKING_TOKENS: Final = 1024
 _WAIT_S: Final = 900.0
 
@@ -113,9 +116,11 @@ class Proving:
             return None
         path = recipes.release_dir(self._last.deployment, self._last.number) / ANSWERS
         try:
-            return msgspec.json.decode(path.read_bytes(), type=tuple[str, ...])
+            kept = msgspec.json.decode(path.read_bytes(), type=_Answers)
         except (OSError, msgspec.MsgspecError):
             return None
+        # Asked otherwise by another version of heavylift: not comparable.
+        return kept.answers if (kept.questions, kept.tokens) == (QUESTIONS, _TOKENS) else None
 
     def _is_same_start(self) -> bool:
         """Whether the last verified release is this very recipe: then the words must be equal."""
@@ -127,7 +132,16 @@ class Proving:
 
     def _keep(self, answers: tuple[str, ...]) -> None:
         folder = recipes.release_dir(self._deployment.name, self._deployment.release)
-        (folder / ANSWERS).write_bytes(msgspec.json.encode(answers))
+        kept = _Answers(questions=QUESTIONS, tokens=_TOKENS, answers=answers)
+        (folder / ANSWERS).write_bytes(msgspec.json.encode(kept))
+
+
+class _Answers(msgspec.Struct, frozen=True):
+    """What was asked and how long an answer could be, with the answers."""
+
+    questions: tuple[str, ...]
+    tokens: int
+    answers: tuple[str, ...]
 
 
 def _nothing(_check: CheckResult) -> None:
@@ -168,7 +182,7 @@ def _ask(
         model=model,
         messages=tuple(messages),
         stream=False,
-        max_tokens=_ANSWER_TOKENS,
+        max_tokens=_TOKENS,
         extra={"temperature": 0, "seed": 1, **extra},
     )
     return ask(endpoint, request, limits=Limits(first_byte_s=_WAIT_S, gap_s=_WAIT_S))

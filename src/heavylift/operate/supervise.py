@@ -15,6 +15,7 @@ from heavylift.launch.keeper import PR_SET_CHILD_SUBREAPER
 from heavylift.launch.supervisor import Hooks, Job, Measured, Proof, Ready, Supervisor, new_run
 from heavylift.operate import memory, recipes, secret_file, truth
 from heavylift.operate.explain import Explaining
+from heavylift.operate.operations import UP
 from heavylift.operate.proof import Proving
 from heavylift.records.deployment import Deployment, Failure, RunState
 from heavylift.records.release import Verdict
@@ -22,21 +23,28 @@ from heavylift.state import locks, paths
 from heavylift.state.deployments import Deployments, deployments_path, open_deployments
 from heavylift.telemetry.engine_log import EngineWords
 
-_LOCK_WAIT_S: Final = 2.0
+_LOCK_WAIT_S: Final = 10.0
 VERIFY: Final = "verify"
 
 
-def supervise(name: str, run_id: str | None = None) -> RunState:
+def supervise(name: str, run_id: str | None = None) -> RunState | None:
     """Supervise a deployment until it is over. `run_id`: a run that was begun; None = a new one.
 
+    None when there is nothing to do: nobody wants it up, or a later run was begun meanwhile.
     Raises RUN040 for a name that is none, RUN045 when it is supervised already.
     """
     lock = paths.deployment_dir(name) / truth.SUPERVISOR_LOCK
     with open_deployments(deployments_path()) as store:
-        deployment = truth.require(store, name)
+        truth.require(store, name)
         with locks.hold(lock, wait_s=_LOCK_WAIT_S) as has_it:
             if not has_it:
                 raise HeavyliftError("RUN045", {"name": name, "pid": locks.holder(lock)})
+            # Read under the lock: what was wanted before it may not be wanted now.
+            deployment = truth.require(store, name)
+            newest = next(iter(store.runs(name, most=1)), None)
+            is_late = run_id is not None and (newest is None or newest.id != run_id)
+            if deployment.wanted != UP or is_late:
+                return None
             return _Supervising(store, deployment).run(run_id)
 
 
