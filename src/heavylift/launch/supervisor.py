@@ -263,13 +263,13 @@ class Supervisor:
         while True:
             self._check_stop()
             attempt.look()
-            attempt.raise_if_over()
             if self._note_phase(attempt):
                 phase_since_s = time.monotonic()
             now_s = time.monotonic()
             signs = attempt.signs(now_s)
             course, still_s = starting.judge(now_s, signs)
             self._note_course(attempt, course, still_s, signs, now_s - phase_since_s)
+            attempt.raise_if_over()
             if course.is_given_up:
                 raise HeavyliftError(
                     "RUN030" if course is Course.OVERDUE else "RUN031",
@@ -304,7 +304,10 @@ class Supervisor:
         self, attempt: Attempt, course: Course, still_s: float, signs: Signs, elapsed_s: float
     ) -> None:
         done, total, unit = attempt.progress()
+        before = self.run_state.progress
+        is_news = (done, total) != (before.done, before.total)
         self._set_sometimes(
+            is_news,
             progress=Progress(
                 done=done,
                 total=total,
@@ -404,10 +407,10 @@ class Supervisor:
             self.run_state = changed
             self._hooks.save(changed)
 
-    def _set_sometimes(self, **changes: Any) -> None:
-        """For what changes all the time: kept, but written once a second at most."""
+    def _set_sometimes(self, is_news: bool, **changes: Any) -> None:
+        """For what changes all the time: kept, but without news written once a second at most."""
         now_s = time.monotonic()
-        if now_s - self._saved_at >= _SAVE_S:
+        if is_news or now_s - self._saved_at >= _SAVE_S:
             self._saved_at = now_s
             self._set(**changes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,10 +16,19 @@ from heavylift.facts.catalog import Catalog
 from heavylift.operate.recipes import Recipe
 from heavylift.planning import Planning
 from heavylift.records.deployment import Failure
+from heavylift.records.diagnosis import Cause
 
 _LANGUAGE: Final = "en"
 _NO_LOG: Final = frozenset({"RUN033"})
 """Failures that are known before there is a log."""
+
+
+_RUNTIME: Final = "oom_at_runtime"
+_MEMORY_CAUSE_OF_PHASE: Final[Mapping[str, str]] = {
+    "weights": "weights_do_not_fit",
+    "memory": "static_memory_fraction",
+    "graphs": "oom_graph_capture",
+}
 
 
 class Explaining:
@@ -40,7 +49,7 @@ class Explaining:
         diagnosis = diagnose(evidence.read(map(str, logs), symptoms), _LANGUAGE)
         if not diagnosis.recognised:
             return failure
-        cause = diagnosis.causes[0]
+        cause = _of_phase(diagnosis.causes, failure.phase)
         fix = self._planned_fix() if cause.cause_class in MEMORY_CAUSES else None
         return replace(
             failure,
@@ -68,6 +77,12 @@ class Explaining:
         return fixes[0].command if fixes else None
 
 
-def numbers(failure: Failure) -> Mapping[str, object]:
-    """The parameters of a failure's text."""
-    return {key: value for key, value in failure.params.items() if key != "was_killed"}
+def _of_phase(causes: Sequence[Cause], phase: str) -> Cause:
+    """The likeliest cause. A log that does not tell its phase leaves a memory failure open; the
+    supervisor knows the phase, and an engine that has not served did not run out while serving.
+    """
+    first = causes[0]
+    if first.cause_class != _RUNTIME or phase not in _MEMORY_CAUSE_OF_PHASE:
+        return first
+    wanted = _MEMORY_CAUSE_OF_PHASE[phase]
+    return next((cause for cause in causes if cause.cause_class == wanted), first)
