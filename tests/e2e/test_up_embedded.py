@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.e2e.deployments import QUICK, Field, field_of_deployments, gone, kill
 
 from heavylift.cli.text import text
 from heavylift.devserver import tiny_k3 as tiny
@@ -21,7 +22,6 @@ from heavylift.recipe.engines.embedded import ENGINE, EmbeddedSettings
 from heavylift.records.deployment import Alive, Phase
 from heavylift.records.plan import PlanRequest
 from heavylift.state.deployments import deployments_path, open_deployments
-from tests.e2e.deployments import QUICK, Field, field_of_deployments, gone, kill
 
 pytestmark = pytest.mark.e2e
 

@@ -1,4 +1,4 @@
-"""`heavylift supervise`: a deployment's supervisor in the foreground; what `up` and systemd start."""
+"""`heavylift supervise`: a supervisor in the foreground; what `up` and systemd start."""
 
 from __future__ import annotations
 

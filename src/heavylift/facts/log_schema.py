@@ -65,7 +65,7 @@ class LogAddress(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogBook:
-    """What is known of the logs of all engines. `same_as`: an engine that has the log of another."""
+    """What is known of the logs of engines. `same_as`: an engine that has another's log."""
 
     phases: tuple[LogPhase, ...]
     terms: tuple[LogTerm, ...] = ()

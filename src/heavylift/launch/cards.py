@@ -1,4 +1,4 @@
-"""Whether the cards of this machine do anything: the kernel's own word for AMD, a tool's for NVIDIA."""
+"""Whether the cards of this machine do anything, by the kernel or the driver's tool."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _nvidia() -> Iterator[int]:
     if not _NVIDIA.exists():
         return
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        result = subprocess.run(
+        result = subprocess.run(  # noqa: S603 - a constant
             _QUERY, capture_output=True, check=True, text=True, timeout=_TIMEOUT_S
         )
         yield from map(int, result.stdout.split())

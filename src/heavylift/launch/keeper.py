@@ -1,4 +1,4 @@
-"""The keeper of one engine process: starts it, and leaves nothing of it behind. A script of its own.
+"""The keeper of one engine process: starts it, and leaves nothing of it behind. A script.
 
 It runs where the engine runs, here or at the other end of an ssh connection, where heavylift is not
 installed: standard library only. It is given, on standard input, one line of JSON (`argv`, `env`,
@@ -51,7 +51,7 @@ def main() -> int:
     grace_s = _until_over(engine, asked, float(order["grace_s"]))
     if engine.poll() is None:
         _end(engine, grace_s)
-    kill_family(engine.pid)
+    kill_family(engine)
     _tell(event="exited", code=engine.wait())
     return 0
 
@@ -117,17 +117,18 @@ def _end(engine: subprocess.Popen[bytes], grace_s: float) -> None:
         engine.wait(grace_s)
 
 
-def kill_family(session: int) -> None:
+def kill_family(engine: subprocess.Popen[bytes]) -> None:
     """Kill what is left of the engine: its session, and whatever became a child of ours."""
     end = time.monotonic() + KILL_S
     while time.monotonic() < end:
-        left = [pid for pid in family(os.getpid(), session) if pid != os.getpid()]
+        engine.poll()  # takes its exit: dead and not taken, it would count as left
+        left = [pid for pid in family(os.getpid(), engine.pid) if pid != os.getpid()]
         if not left:
             return
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        _reap(session)
+        _reap(engine.pid)
         time.sleep(POLL_S / 5)
 
 

@@ -33,8 +33,8 @@ class Probe(StrEnum):
 class Look:
     """One look at an engine. `queue` None = its metrics did not answer or are not offered.
 
-    `probe_number` tells one probe from the next. `is_idle`: its processes used no CPU, and its cards did nothing, since the look before; None =
-    not known.
+    `probe_number` tells one probe from the next. `is_idle`: its processes used no CPU, and its
+    cards did nothing, since the look before; None = not known.
     """
 
     at_s: float

@@ -1,4 +1,4 @@
-"""The supervisor of one deployment: starts its engine, watches it, starts it again where that helps.
+"""The supervisor of one deployment: starts its engine, watches it, starts it again if that helps.
 
 Everything it knows goes into the run's record as it changes, so that whoever looks finds the truth
 after any kill. It composes nothing of other stages: what explains a failure and what proves an
@@ -416,7 +416,7 @@ class Supervisor:
 
 
 class _Watch:
-    """The looks at one serving engine: its metrics and a probe, each asked for in the background."""
+    """The looks at one serving engine: its metrics and a probe, asked for in the background."""
 
     def __init__(self, attempt: Attempt, job: Job, now_s: float) -> None:
         self._attempt = attempt
@@ -456,8 +456,8 @@ class _Watch:
         return judgement
 
     def _is_idle(self) -> bool | None:
-        """Whether the engine did nothing since the look before: its processes used no CPU, and where
-        there are cards, they are idle too. None where not all of that is seen from here.
+        """Whether the engine did nothing since the look before: its processes used no CPU, and its
+        cards, where there are any, were idle. None where not all of that is seen from here.
         """
         then_s, used_s = self._effort
         now_s, cpu_s = time.monotonic(), self._attempt.cpu_s()

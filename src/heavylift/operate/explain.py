@@ -1,4 +1,4 @@
-"""Why an engine ended: the first cause in its logs, with the planner's answer where memory is it."""
+"""Why an engine ended: the first cause in its logs, with the planner's answer to memory."""
 
 from __future__ import annotations
 

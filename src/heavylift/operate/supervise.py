@@ -1,4 +1,4 @@
-"""The supervisor's process: takes the lock, reads the release, and runs with every stage at hand."""
+"""The supervisor's process: takes the lock, reads the release, has every stage at hand."""
 
 from __future__ import annotations
 

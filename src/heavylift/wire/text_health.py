@@ -1,4 +1,4 @@
-"""Whether a text is one: no engine that computes as it should fills it with a sign or a word. Pure."""
+"""Whether a text is one: no sound engine fills it with one sign or word. Pure."""
 
 from __future__ import annotations
 
