@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from tests.e2e.deployments import Field, field_of_deployments, free_port, kill
 
+from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.operate import truth
 from heavylift.planning import Planning
@@ -37,6 +38,11 @@ pytestmark = [
 
 CONTEXT = 2048
 START_S = 600.0
+LARGEST_BLOCK = 128
+"""Tokens of a block on a CPU, at most: what is left over below one is not counted."""
+
+STATE_PAGES = 2
+"""Of a recurrent layer and sequence: prefix caching keeps the state of the last block beside."""
 
 
 @pytest.fixture
@@ -127,6 +133,18 @@ def plan_of(folder: Path) -> Plan:
     return planning.plan(request, planning.knowledge(str(folder)), with_fixes=False)
 
 
+def bytes_per_token(folder: Path) -> int:
+    """The planned bytes of a token; by the config where the planner does not know the family."""
+    try:
+        return plan_of(folder).kv_bytes_per_token
+    except HeavyliftError as error:
+        if error.code != "PLAN051":
+            raise
+    config: dict[str, int] = json.loads((folder / "config.json").read_text())
+    latent = config["kv_lora_rank"] + config["qk_rope_head_dim"]
+    return config["num_hidden_layers"] * latent * 2
+
+
 def started(deployed: Field, tmp_path: Path, model: str) -> RunState:
     """A deployment of a model that serves."""
     run = deployed.follow(deployed.up(recipe(tmp_path / model, model)))
@@ -139,10 +157,9 @@ def started(deployed: Field, tmp_path: Path, model: str) -> RunState:
 def test_kv_tokens_are_those_of_the_plan(deployed: Field, tmp_path: Path, model: str) -> None:
     """One GiB of KV over the planned bytes of a token, down to whole blocks, is what vLLM says."""
     run = started(deployed, tmp_path, model)
-    plan = plan_of(Path(os.environ["HEAVYLIFT_VLLM_MODELS"]) / model)
-    most = GIB // plan.kv_bytes_per_token
+    each = bytes_per_token(Path(os.environ["HEAVYLIFT_VLLM_MODELS"]) / model)
     told = figures(run)["kv_tokens"]
-    assert 0 <= most - told < 128, (most, told, plan.kv_bytes_per_token)
+    assert 0 <= GIB // each - told < LARGEST_BLOCK, (each, told)
     status = deployed.until(lambda now: now.alive is Alive.ALIVE and now.alive_reason == "idle")
     assert status.url is not None
 
@@ -157,7 +174,7 @@ def test_a_hybrid_says_what_its_pages_hold(deployed: Field, tmp_path: Path) -> N
     page = block * config["num_key_value_heads"] * config["head_dim"] * 2 * 2
     attention = config["layer_types"].count("full_attention")
     linear = len(config["layer_types"]) - attention
-    pages = -(-CONTEXT // block) * attention + linear
+    pages = -(-CONTEXT // block) * attention + STATE_PAGES * linear
     assert told["most_sequences"] == pytest.approx(GIB / (pages * page), rel=0.01)
     assert told["kv_tokens"] == pytest.approx(told["most_sequences"] * CONTEXT, rel=0.01)
 

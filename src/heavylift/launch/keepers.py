@@ -62,7 +62,7 @@ class Kept:
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         argv: tuple[str, ...] = (sys.executable, "-I", "-S", str(KEEPER))
         if self._ssh is not None:
-            argv = (*self._ssh, *_SSH_OPTIONS, self.rank.host, "--", _REMOTE)
+            argv = (*self._ssh, *_SSH_OPTIONS, "--", self.rank.host, _REMOTE)
         own = {processes.RUN_VARIABLE: run_id}
         try:
             keeper = subprocess.Popen(  # noqa: S603 - constants, and a host of the recipe

@@ -150,8 +150,8 @@ def test_ctrl_c_while_waiting_leaves_nothing_running(tmp_path: Path) -> None:
         pid_file.write_text(phase)
         os.kill(os.getpid(), signal.SIGINT)
 
-    program = "print('0.00 I srv init: initializing ...', flush=True)\nimport os, time\n"
-    program += f"open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    program = f"import os, time\nopen({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid()))\n"
+    program += "print('0.00 I srv init: initializing ...', flush=True)\ntime.sleep(60)"
     with pytest.raises(KeyboardInterrupt):
         serve(spec(program), secrets=KEY, log=tmp_path / "log", on_phase=interrupt)
     assert pid_file.read_text() == "process"

@@ -41,7 +41,7 @@ def test_other_secrets_come_from_a_file_or_the_environment_or_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By their own name or the variable's; a value that is nowhere is named with its variable."""
-    wanted = spec(HF_TOKEN="hub-token")
+    wanted = spec(HF_TOKEN="hub-token")  # noqa: S106 - a name
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with pytest.raises(HeavyliftError) as caught:
         secret_file.prepare(tmp_path / "a", wanted, None)
