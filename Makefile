@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas \
+.PHONY: setup demo test test-package test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
+	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
 	clean
 
 setup: $(STAMP)
@@ -22,6 +22,20 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# As a stranger installs it: wheel and source archive, pip and pipx, every supported Python here.
+test-package: setup
+	$(BIN)/python tools/check_package.py
+
+# Ray takes most of a gigabyte: an environment of its own.
+test-ray: $(VENV)-ray/.installed
+	$(VENV)-ray/bin/python -m pytest tests/e2e/test_batch_ray.py tests/unit/batch/test_shards.py
+
+$(VENV)-ray/.installed: pyproject.toml requirements/ray.txt
+	$(PYTHON) -m venv $(VENV)-ray
+	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/ray.txt
+	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
 
 lint: setup
 	$(BIN)/ruff check .
@@ -69,8 +83,11 @@ bench-batch: setup
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py
 
+locale: setup
+	$(BIN)/python -m heavylift.locale.extract
+
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

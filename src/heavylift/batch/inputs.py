@@ -163,7 +163,7 @@ class _Rows:
     def of_columns(self, line: int, columns: Mapping[str, Any], *, number: int) -> Item:
         """A row from columns, through the template where there is one."""
         shape = self._shape
-        custom_id = columns.get(shape.id_column or "custom_id", f"row-{number}")
+        custom_id = columns.get(shape.id_column or "custom_id", f"{shape.id_prefix}row-{number}")
         if shape.id_column is not None and columns.get(shape.id_column) in (None, ""):
             return Defect(line=line, problem="no_id", detail=shape.id_column)
         missing = next((name for name in shape.columns.values() if name not in columns), None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from heavylift.batch import routes, schema
+from heavylift.batch import intake, routes, schema
 from heavylift.batch.audit import audit
 from heavylift.batch.outputs import Ledger, explained, rewrite, step_into_line, write_failed
 from heavylift.batch.records import Audit, Ended, Progress, Settings, Shape, State, Status
@@ -21,6 +21,7 @@ from heavylift.batch.worker import LIMIT, Row, Worker
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.state.db import writer_lock
+from heavylift.wire.failures import Failure
 
 
 @contextlib.contextmanager
@@ -141,6 +142,36 @@ def run(run: Run, signals: Sequence[int] = ()) -> Ended:
         return await run.run()
 
     return asyncio.run(main())
+
+
+def run_whole(
+    folder: Path,
+    settings: Settings,
+    source: intake.Source | None,
+    *,
+    key: str | None,
+    signals: Sequence[int] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Ended:
+    """A batch folder from its input to its audit: take in, check, send, close. No source: what the
+    folder already holds. A folder into which nothing was ever taken does not stay.
+
+    Raises as `intake.take_in`, `intake.check_lengths` and `Worker.run`.
+    """
+    path = str(folder) if source is None else source.path
+    try:
+        with held(folder, must_exist=False) as journal:
+            if source is not None:
+                intake.take_in(folder, journal, source)
+            journal.put(settings=settings)
+            batch = Run(folder, journal, settings, key=key, on_progress=on_progress)
+            if journal.counts().left and asyncio.run(intake.all_silent(settings, key, on_wait)):
+                return batch.give_up(Failure.TIMEOUT_FIRST_BYTE)
+            intake.check_lengths(folder, journal, settings, key=key, path=path)
+            return run(batch, signals)
+    finally:
+        remove_if_empty(folder)
 
 
 def _checks(shape: Shape | None) -> Callable[[Row], schema.Check | None]:

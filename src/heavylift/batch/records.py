@@ -62,9 +62,9 @@ class Settings:
 class Shape:
     """What makes rows of an input: model, template, fixed fields. A change of it changes rows.
 
-    `columns` maps names in the template to columns of the input. `fields` join every body and win
-    over its own. `only_url` is the one route that rows may name. `schema` is the JSON schema that
-    every answer must match.
+    `columns` maps names in the template to columns of the input. `id_prefix` begins the names of
+    rows that have none of their own. `fields` join every body and win over its own. `only_url` is
+    the one route that rows may name. `schema` is the JSON schema that every answer must match.
     """
 
     model: str | None = None
@@ -74,6 +74,7 @@ class Shape:
     system: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
     id_column: str | None = None
+    id_prefix: str = ""
     fields: dict[str, object] = field(default_factory=dict)
     schema: dict[str, object] | None = None
 
@@ -141,12 +142,14 @@ class Audit:
     duplicates: int
     resent: int
     unrecorded_bytes: int
+    shards_left: int = 0
+    """Shards of a batch in shards that are not done: how many rows they hold is not known."""
 
     @property
     def sound(self) -> bool:
         """True when `ok + failed + skipped = input`, with nothing missing and nothing twice."""
         adds_up = self.ok + self.failed + self.skipped == self.input
-        return adds_up and self.missing == 0 and self.duplicates == 0
+        return adds_up and not (self.missing or self.duplicates or self.shards_left)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +164,7 @@ class Status:
     running: int | None
     cost_usd: float | None
     cancelled: bool
+    shards_left: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,6 +18,7 @@ import click
 
 from heavylift.batch.policy import Budget, Patience, RetryRules
 from heavylift.batch.records import Clocks, Ended, Progress, Settings, Shape
+from heavylift.cli.batch_shards import Hands, refuse_shards, refuse_unshared, spread
 from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
@@ -34,6 +35,8 @@ _URLS: Final = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v
 _FOLDER: Final = click.argument(
     "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR"
 )
+# A batch in shards may lie in a bucket: a Path would spoil its address.
+_PLACE: Final = click.argument("place", type=click.Path(file_okay=False), metavar="DIR|URL")
 
 
 @click.group(help=text("help.batch"))
@@ -97,13 +100,25 @@ _HOW: Final = _options(
     _option("--key-env", default="HEAVYLIFT_API_KEY", show_default=True, metavar="NAME"),
 )
 
+_SPREAD_HANDS: Final = _options(
+    _option("--workers", type=click.IntRange(1)),
+    _option("--ray-address", metavar="HOST:PORT"),
+    _option("--work", type=click.Path(path_type=Path, file_okay=False), metavar="DIR"),
+)
+
+_SPREAD: Final = _options(
+    _option("--runner", type=click.Choice(("local", "ray")), default="local", show_default=True),
+    _SPREAD_HANDS,
+)
+
 
 @command.command("run", help=text("help.batch.run"))
 @click.argument("source", metavar="INPUT")
 @_option("--endpoint", multiple=True, required=True, metavar="URL")
-@_option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@_option("--out", type=click.Path(file_okay=False), metavar="DIR")
 @_WHAT
 @_HOW
+@_SPREAD
 @_option("--max-failed", type=click.IntRange(0))
 @_option("--dry-run", is_flag=True)
 @_option("--sample", type=click.IntRange(0), default=0, show_default=True)
@@ -113,7 +128,11 @@ def run(
     *,
     source: str,
     endpoint: tuple[str, ...],
-    out: Path | None,
+    out: str | None,
+    runner: str,
+    workers: int | None,
+    ray_address: str | None,
+    work: Path | None,
     max_failed: int | None,
     dry_run: bool,
     sample: int,
@@ -136,23 +155,44 @@ def run(
             _list_defects(shown, error)
             raise
         return Exit.OK
-    folder = out or Path("batches") / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
-    ended = _run(folder, settings, shown, wanted, quiet=quiet)
+    place = out or str(Path("batches") / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S"))
+    if runner == "ray":
+        refuse_unshared(given)
+        hands = Hands(workers=workers, ray_address=ray_address, work=work)
+        ended = spread(place, hands, shown, (wanted, settings), quiet=quiet)
+    else:
+        ended = _run(Path(place), settings, shown, wanted, quiet=quiet)
     return _tell(shown, ended, max_failed)
 
 
 @command.command("resume", help=text("help.batch.resume"))
-@_FOLDER
+@_PLACE
 @_option("--endpoint", multiple=True, metavar="URL")
+@_SPREAD_HANDS
 @_option("--max-failed", type=click.IntRange(0))
 @_option("--quiet", is_flag=True)
 @json_option
 def resume(
-    folder: Path, endpoint: tuple[str, ...], max_failed: int | None, quiet: bool, as_json: bool
+    *,
+    place: str,
+    endpoint: tuple[str, ...],
+    max_failed: int | None,
+    quiet: bool,
+    as_json: bool,
+    **hands: Any,
 ) -> int:
     """Go on with what is left, as it was last run."""
+    from heavylift.batch import shards
+
     shown = sink(as_json)
-    return _tell(shown, _resume(folder, endpoint, shown, quiet=quiet), max_failed)
+    if not shards.is_sharded(place):
+        return _tell(shown, _resume(Path(place), endpoint, shown, quiet=quiet), max_failed)
+    manifest = shards.manifest_of(place)
+    settings = manifest.settings
+    if endpoint:
+        settings = replace(settings, endpoints=_checked(endpoint))
+    asked = (manifest.source, settings)
+    return _tell(shown, spread(place, Hands(**hands), shown, asked, quiet=quiet), max_failed)
 
 
 def _resume(folder: Path, endpoint: tuple[str, ...], shown: Sink, *, quiet: bool) -> Ended:
@@ -170,36 +210,28 @@ def _resume(folder: Path, endpoint: tuple[str, ...], shown: Sink, *, quiet: bool
 def _run(
     folder: Path, settings: Settings, shown: Sink, source: Source | None, *, quiet: bool
 ) -> Ended:
-    import asyncio
-
     from heavylift.batch import intake, job
-    from heavylift.wire.failures import Failure
 
-    key = os.environ.get(settings.key_env) or None
     # What is loaded by now stays: the collector need not look at it again with every row.
     gc.freeze()
-    path = str(folder) if source is None else source.path
 
     def waiting() -> None:
         if not quiet:
             shown.step("batch.waiting_first")
 
     try:
-        with job.held(folder, must_exist=False) as journal:
-            if source is not None:
-                intake.take_in(folder, journal, source)
-            journal.put(settings=settings)
-            show = None if quiet else _progress(shown)
-            batch = job.Run(folder, journal, settings, key=key, on_progress=show)
-            if journal.counts().left and asyncio.run(intake.all_silent(settings, key, waiting)):
-                return batch.give_up(Failure.TIMEOUT_FIRST_BYTE)
-            intake.check_lengths(folder, journal, settings, key=key, path=path)
-            return job.run(batch, (signal.SIGTERM, signal.SIGINT))
+        return job.run_whole(
+            folder,
+            settings,
+            source,
+            key=os.environ.get(settings.key_env) or None,
+            signals=(signal.SIGTERM, signal.SIGINT),
+            on_progress=None if quiet else _progress(shown),
+            on_wait=waiting,
+        )
     except intake.InputError as error:
         _list_defects(shown, error)
         raise
-    finally:
-        job.remove_if_empty(folder)
 
 
 def _tell(shown: Sink, ended: Ended, max_failed: int | None) -> int:
@@ -207,6 +239,8 @@ def _tell(shown: Sink, ended: Ended, max_failed: int | None) -> int:
     here = shlex.quote(ended.folder)
     if ended.stopped is not None:
         shown.next_command(f"heavylift batch resume {here}")
+    elif "://" in ended.folder or (Path(ended.folder) / "batch.json").is_file():
+        shown.next_command(f"heavylift batch audit {here}")
     elif ended.audit.failed and not ended.all_failed:
         shown.next_command(f"heavylift batch retry-failed {here}")
     elif not ended.all_failed:
@@ -225,25 +259,25 @@ def _exit(ended: Ended, max_failed: int | None) -> Exit:
 
 
 @command.command("status", help=text("help.batch.status"))
-@_FOLDER
+@_PLACE
 @json_option
-def status(folder: Path, as_json: bool) -> int:
+def status(place: str, as_json: bool) -> int:
     """Where a batch stands; 8 while rows are left."""
-    from heavylift.batch import job
+    from heavylift.batch import job, shards
 
-    found = job.status(folder)
+    found = shards.status(place) if shards.is_sharded(place) else job.status(Path(place))
     sink(as_json).record("batch", found)
-    return Exit.PENDING if found.counts.left else Exit.OK
+    return Exit.PENDING if found.counts.left or found.shards_left else Exit.OK
 
 
 @command.command("audit", help=text("help.batch.audit"))
-@_FOLDER
+@_PLACE
 @json_option
-def audit(folder: Path, as_json: bool) -> int:
+def audit(place: str, as_json: bool) -> int:
     """Whether every row is accounted for; 1 when not."""
-    from heavylift.batch import job
+    from heavylift.batch import job, shards
 
-    found = job.audited(folder)
+    found = shards.audited(place) if shards.is_sharded(place) else job.audited(Path(place))
     sink(as_json).record("batch", found)
     return Exit.OK if found.sound else Exit.NEGATIVE
 
@@ -255,6 +289,7 @@ def cancel(folder: Path, as_json: bool) -> None:
     """Stop a run at once and skip what is left."""
     from heavylift.batch import job
 
+    refuse_shards(folder)
     sink(as_json).record("batch", job.cancel(folder))
 
 
@@ -271,6 +306,7 @@ def retry_failed(
     from heavylift.batch import job
 
     _checked(endpoint)
+    refuse_shards(folder)
     count = job.retry_failed(folder)
     shown = sink(as_json)
     shown.note("batch.reopened", count=count)
@@ -284,6 +320,7 @@ def export(folder: Path, target: Path) -> None:
     """Write the outcomes as a table."""
     from heavylift.batch.export import export as write
 
+    refuse_shards(folder)
     count = write(folder, target)
     sink(as_json=False).note("batch.exported", count=count, path=target)
 

@@ -9,6 +9,7 @@ import click
 
 from heavylift import __version__
 from heavylift.cli.text import text
+from heavylift.locale import catalogue
 
 # command -> module under heavylift.cli that defines `command`; in the order of the story.
 COMMANDS: Final = {
@@ -40,6 +41,7 @@ COMMANDS: Final = {
     "keys": "keys",
     "usage": "usage",
     "demo": "demo",
+    "completion": "completion",
     "dev": "dev",
 }
 
@@ -77,6 +79,13 @@ class StoryGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _known_language(_ctx: click.Context, _option: click.Parameter, tag: str | None) -> None:
+    """The language was chosen before anything was loaded; here it is refused when there is none."""
+    if tag is not None and catalogue.normalised(tag) is None:
+        known = ", ".join(language.replace("_", "-") for language in catalogue.LANGUAGES)
+        raise click.BadParameter(text("usage.lang", tag=tag, known=known))
+
+
 @click.group(
     cls=StoryGroup,
     help=text("help.heavylift"),
@@ -85,6 +94,7 @@ class StoryGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="heavylift", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help=text("help.debug"))
+@click.option("--lang", callback=_known_language, expose_value=False, help=text("help.lang"))
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
     """The root: holds what all commands share."""

@@ -1,42 +1,12 @@
-"""The catalogue of everything a person reads: key -> text. One language today, room for more.
-
-A language is a folder under `locale` with a file per area. Keys are stable; text is not.
-`text(key, **params)` is the only way text leaves this package, so that another language is another
-catalogue and no change of code.
-"""
+"""The only way text leaves this package: `text(key, **params)`, in the language in use."""
 
 from __future__ import annotations
 
-import functools
-from importlib import resources
 from typing import Any
 
+from heavylift.locale.catalogue import keys, template, words
 
-@functools.cache
-def _catalogue() -> dict[str, str]:
-    entries: dict[str, str] = {}
-    for area in resources.files("heavylift.locale").joinpath("en").iterdir():
-        entries.update(parse(area.read_text("utf-8")))
-    return entries
-
-
-def parse(source: str) -> dict[str, str]:
-    """The entries of a catalogue file: `key = text`, `#` comments, a line that begins with two
-    spaces goes on the one above. Raises ValueError for any other line or a key given twice.
-    """
-    entries: dict[str, str] = {}
-    key = ""
-    for line in source.splitlines():
-        if line.startswith("#") or not line.strip():
-            continue
-        if line.startswith("  ") and key:
-            entries[key] = f"{entries[key]} {line.strip()}".strip()
-            continue
-        key, separator, value = line.partition(" = ")
-        if not separator or key in entries:
-            raise ValueError(line)
-        entries[key] = value.strip()
-    return entries
+__all__ = ["keys", "printable", "refusal", "text", "words"]
 
 
 def text(key: str, /, **params: Any) -> str:
@@ -45,10 +15,10 @@ def text(key: str, /, **params: Any) -> str:
     Words in `params` may be a stranger's: what does not print in them is shown as an escape. Where
     the catalogue writes `{name:lines}`, each line of the words begins one of its own, indented.
     """
-    template = _catalogue()[key]
+    found = template(key)
     if not params:
-        return template.replace("{{", "{").replace("}}", "}")
-    return template.format(**{name: _made_safe(value) for name, value in params.items()})
+        return found.replace("{{", "{").replace("}}", "}")
+    return found.format(**{name: _made_safe(value) for name, value in params.items()})
 
 
 def printable(words: str) -> str:
@@ -74,11 +44,6 @@ class _Words(str):
 
 def _made_safe(value: Any) -> Any:
     return _Words(value) if isinstance(value, str) else value
-
-
-def keys() -> frozenset[str]:
-    """All keys of the catalogue."""
-    return frozenset(_catalogue())
 
 
 def refusal(code: str, params: dict[str, Any]) -> str:

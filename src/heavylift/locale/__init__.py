@@ -1,1 +1,1 @@
-"""Catalogues of what people read."""
+"""Everything a person reads, by key, in three languages."""

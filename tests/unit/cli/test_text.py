@@ -12,7 +12,8 @@ import pytest
 
 import heavylift
 from heavylift.cli.main import COMMANDS
-from heavylift.cli.text import keys, parse, text
+from heavylift.cli.text import keys, text
+from heavylift.locale.catalogue import parse
 
 SOURCE = Path(heavylift.__file__).parent
 CODE = re.compile(r"(?:USE|FACT|CKPT|PLAN|REC|PRE|ENV|RUN|VER|BAT|GW|WIRE|DEV|STA|LINT|DIAG)\d{3}")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import heavylift.facts
-from heavylift.cli.text import keys, parse
+from heavylift.cli.text import keys
+from heavylift.locale.catalogue import parse
 
 FOLDER = Path(heavylift.facts.__file__).parent
 TEXTS = FOLDER.parent / "locale" / "en" / "facts.txt"

@@ -31,6 +31,8 @@ def _(record: Audit) -> Iterator[str]:
     yield "  " + text("batch.audit.rest", missing=record.missing, duplicates=record.duplicates)
     if record.resent:
         yield "  " + text("batch.audit.resent", count=record.resent)
+    if record.shards_left:
+        yield "  " + text("batch.shards_left", count=record.shards_left)
     if record.unrecorded_bytes:
         yield "  " + text("batch.audit.unrecorded", count=record.unrecorded_bytes)
 
@@ -74,6 +76,8 @@ def _(record: Status) -> Iterator[str]:
         skipped=counts.skipped,
         left=counts.left,
     )
+    if record.shards_left:
+        yield "  " + text("batch.shards_left", count=record.shards_left)
     yield from _reasons(record.reasons)
     if record.cost_usd is not None:
         yield "  " + text("batch.cost", usd=f"{record.cost_usd:.2f}")
