@@ -476,7 +476,6 @@ class _Watch:
 _CAUSE_OF_CODE: Final[Mapping[str, str]] = {
     "RUN010": "program_missing",
     "RUN033": "port_in_use",
-    "RUN034": "model_missing",
     "RUN030": "startup_timeout",
     "RUN031": "startup_timeout",
 }
