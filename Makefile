@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-package test-ray test-vllm test-ssh check lint types imports bench bench-plan bench-stream bench-diagnose \
+.PHONY: setup demo test test-package test-ray test-vllm test-ssh test-up-slurm check lint types imports bench bench-plan bench-stream bench-diagnose \
 	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
 	clean
 
@@ -54,6 +54,10 @@ test-vllm: setup
 # Two hosts: network namespaces with a real sshd each. Needs root, ip and sshd.
 test-ssh: setup
 	HEAVYLIFT_TEST_SSH=1 $(BIN)/python -m pytest tests/ssh
+
+# A recipe submitted by `up` to a real one-node Slurm. Needs root, Slurm's and munge's programs.
+test-up-slurm: setup
+	HEAVYLIFT_TEST_SLURM=1 $(BIN)/python -m pytest tests/slurm
 
 lint: setup
 	$(BIN)/ruff check .

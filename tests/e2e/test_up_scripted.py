@@ -145,6 +145,17 @@ def test_an_engine_that_dies_in_a_stream_is_started_again(deployed: Field, tmp_p
     assert second.pid != first.pid
 
 
+def test_garbage_at_the_start_is_found_without_a_verification(
+    deployed: Field, tmp_path: Path
+) -> None:
+    """The API is well and the log is clean; the first answer is `!!!!`."""
+    scenario = '[reply]\ntext = "!!!!!!!!!!!!!!!!!!!!!!!!"\n'
+    run = deployed.follow(deployed.up(write_recipe(tmp_path / "r", scenario)))
+    assert run.phase is Phase.READY
+    found = deployed.until(lambda now: now.findings != ())
+    assert [each.code for each in found.findings] == ["run.words.garbage_text"]
+
+
 def test_memory_that_does_not_suffice_at_load_is_explained_and_not_tried_again(
     deployed: Field, tmp_path: Path
 ) -> None:

@@ -38,6 +38,8 @@ _READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--secrets", type=_READABLE, metavar="FILE", help=text("up.secrets"))
 @click.option("--hosts", metavar="A,B,…", help=text("up.hosts"))
 @click.option("--ssh-config", type=_READABLE, metavar="FILE", help=text("up.ssh_config"))
+@click.option("--target", type=click.Choice(["slurm", "kubernetes"]), help=text("up.target"))
+@click.option("--url", help=text("up.url"))
 @click.option("--replace", is_flag=True, help=text("up.replace"))
 @click.option("--detach", is_flag=True, help=text("up.detach"))
 @json_option
@@ -53,6 +55,8 @@ def command(
     secrets: Path | None,
     hosts: str | None,
     ssh_config: Path | None,
+    target: str | None,
+    url: str | None,
     replace: bool,
     detach: bool,
     as_json: bool,
@@ -76,14 +80,17 @@ def command(
             hosts=machines,
             ssh=ssh if machines else (),
             replace=replace,
+            target=target,
+            url=url,
         )
     )
     if begun.was_running:
         out.note("up.was_running", name=begun.name, release=begun.release)
     else:
         out.note("up.begun", name=begun.name, release=begun.release)
-    if machines:
-        out.note("up.not_run_here", what="ssh")
+    for what in ("ssh" if machines else None, target):
+        if what is not None:
+            out.note("up.not_run_here", what=what)
     if detach:
         out.record("status", status(begun.name))
         out.next_command(f"heavylift status {begun.name}")

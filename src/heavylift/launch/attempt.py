@@ -30,11 +30,15 @@ from heavylift.telemetry.engine_queue import EngineQueue, MetricNames
 from heavylift.wire.client import Client, Endpoint, Limits, ask
 from heavylift.wire.failures import Failure as WireFailure
 from heavylift.wire.reply import ChatRequest
+from heavylift.wire.text_health import defect
 
 _LOOPBACK: Final = "127.0.0.1"
 _API: Final = "api"
 _EFFORT_S: Final = 1.0
-_CLIENTS: Final = frozenset({"docker", "podman", "ollama", "srun", "sbatch", "kubectl"})
+_FIRST_TOKENS: Final = 32
+_CLIENTS: Final = frozenset(
+    {"submitted.py", "docker", "podman", "ollama", "srun", "sbatch", "kubectl"}
+)
 """Programs that have the work done elsewhere."""
 _FIRST_ERRORS_BYTES: Final = 4 << 20
 _UNANSWERED: Final = frozenset(
@@ -71,8 +75,11 @@ class Attempt:
         run_id: str,
         secrets: Mapping[str, str],
         ssh: tuple[str, ...] = (),
+        url: str | None = None,
     ) -> None:
+        """`url`: where the API is, if that is known to whoever started it."""
         self._spec = spec
+        self._url = url
         self._run_id = run_id
         self._secrets = secrets
         hosts = {each.name: each.host for each in spec.ranks}
@@ -221,7 +228,8 @@ class Attempt:
         only the client is seen.
         """
         return all(
-            kept.rank.host in processes.LOCAL and Path(kept.rank.argv[0]).name not in _CLIENTS
+            kept.rank.host in processes.LOCAL
+            and not any(Path(word).name in _CLIENTS for word in kept.rank.argv[:3])
             for kept in self._kept
         )
 
@@ -245,6 +253,8 @@ class Attempt:
 
     def address(self) -> str | None:
         """Where the API is: by the launch, or as the log says; None = not known yet."""
+        if self._url is not None:
+            return self._url
         rank = self._kept[self._serving].rank
         port = rank.ports.get(_API) or self._spec.served_port
         host = _LOOPBACK if rank.host in processes.LOCAL else rank.host
@@ -278,6 +288,18 @@ class Attempt:
         if outcome.failure in _BROKEN:
             return Probe.BROKEN
         return Probe.REFUSED if outcome.failure in _BUSY else Probe.ANSWERED
+
+    def first_words(self) -> str | None:
+        """What is wrong with a short greedy answer, whatever it says; None = it is text."""
+        request = ChatRequest(
+            model=self.model,
+            messages=({"role": "user", "content": "Describe a harbour in the morning."},),
+            stream=False,
+            max_tokens=_FIRST_TOKENS,
+            extra={"temperature": 0},
+        )
+        reply = ask(self._endpoint(), request, limits=Limits(first_byte_s=120.0, gap_s=120.0)).reply
+        return defect(reply.text) or defect(reply.reasoning)
 
     def metrics_page(self) -> str | None:
         """The engine's metrics; None where it has none, or does not answer."""

@@ -32,7 +32,7 @@ from heavylift.records.deployment import (
     RunState,
     Supervision,
 )
-from heavylift.records.finding import Finding
+from heavylift.records.finding import Finding, Severity
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
 from heavylift.telemetry.engine_log import EngineWords
@@ -210,6 +210,7 @@ class Supervisor:
             run_id=self.run_state.id,
             secrets=self._job.secrets,
             ssh=self._job.deployment.ssh,
+            url=self._job.deployment.url,
         )
         self._set(
             attempt=number,
@@ -352,6 +353,7 @@ class Supervisor:
         watch = _Watch(attempt, self._job, time.monotonic())
         prove = self._hooks.prove
         proof = None if prove is None else Background(lambda: prove(ready))
+        words: Background[str | None] | None = Background(attempt.first_words)
         look_at = 0.0
         while True:
             self._check_stop()
@@ -360,6 +362,9 @@ class Supervisor:
             if proof is not None and proof.is_done:
                 self._take_proof(proof)
                 proof = None
+            if words is not None and words.is_done:
+                self._take_words(words)
+                words = None
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + self._job.rules.look_s
                 self._judge(watch.judgement(), attempt)
@@ -380,6 +385,20 @@ class Supervisor:
                     "log": str(attempt.logs()[0]),
                 },
             )
+
+    def _take_words(self, words: Background[str | None]) -> None:
+        """A first answer of one sign or word is a finding: nothing else tells of it."""
+        problem = None
+        with contextlib.suppress(HeavyliftError):
+            problem = words.result()
+        if problem is not None:
+            finding = Finding(
+                id=f"run.words.{problem}",
+                code=f"run.words.{problem}",
+                severity=Severity.FAIL,
+                subject=self.run_state.deployment,
+            )
+            self._set(findings=(*self.run_state.findings, finding))
 
     def _take_proof(self, proof: Background[Proof]) -> None:
         try:

@@ -17,7 +17,7 @@ from typing import Final
 from heavylift.errors import HeavyliftError, reason
 from heavylift.launch import processes
 from heavylift.launch.supervisor import new_run
-from heavylift.operate import driver, recipes, secret_file, truth
+from heavylift.operate import clusters, driver, recipes, secret_file, truth
 from heavylift.operate.recipes import EmbeddedWish, Recipe
 from heavylift.records.deployment import (
     Alive,
@@ -49,6 +49,9 @@ class UpWish:
     hosts: tuple[str, ...] = ()
     ssh: tuple[str, ...] = ()
     replace: bool = False
+    url: str | None = None
+    target: str | None = None
+    """A scheduler that is to run it: `slurm`, `kubernetes`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +111,9 @@ def _begin_new(store: Deployments, wish: UpWish, name: str, folder: Path, recipe
             driver=driver.version(),
         )
     )
-    kept = recipes.keep(folder, name, release.number)
+    kept = recipes.keep(folder, name, release.number, whole=wish.target is not None)
+    if wish.target is not None:
+        clusters.submit(kept, wish.target, name, url=wish.url)
     if wish.hosts:
         recipes.with_hosts(kept, wish.hosts)
     deployment = Deployment(
@@ -119,6 +124,7 @@ def _begin_new(store: Deployments, wish: UpWish, name: str, folder: Path, recipe
         engine=spec.engine,
         verify=wish.verify,
         ssh=wish.ssh,
+        url=wish.url,
     )
     return _begin(store, deployment)
 
@@ -289,6 +295,8 @@ def _clear(store: Deployments, name: str) -> None:
     pid = truth.supervisor_pid(name)
     if pid:
         _end_supervisor(name, pid, run)
+    if run is not None:
+        clusters.take_back(recipes.release_dir(name, run.release))
     for each in store.runs(name):
         if each.boot_id == processes.boot_id():
             processes.end(processes.of_run(each.id, each.processes), grace_s=1.0)

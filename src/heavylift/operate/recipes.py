@@ -60,10 +60,15 @@ def read(folder: Path) -> Recipe:
     return Recipe(spec=spec, plan=plan, rules=rules, digest=_digest(folder))
 
 
-def keep(source: Path, name: str, number: int) -> Path:
-    """A copy of a recipe's files as release `number` of a deployment."""
+def keep(source: Path, name: str, number: int, *, whole: bool = False) -> Path:
+    """A copy of a recipe's files as release `number` of a deployment; `whole`: of all files in its
+    folder, for a scheduler that runs them.
+    """
     target = release_dir(name, number)
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if whole:
+        shutil.copytree(source, target, dirs_exist_ok=True)
+        return target
     for file in (LAUNCH, PLAN, SUPERVISION):
         if (source / file).is_file():
             shutil.copyfile(source / file, target / file)

@@ -157,6 +157,8 @@ class Deployment:
     verify: bool = True
     ssh: tuple[str, ...] = ()
     """The command that reaches other hosts; empty = all processes are on this machine."""
+    url: str | None = None
+    """Where the API is, if somebody said so; None = by the launch, or the log."""
     schema: int = SCHEMA
 
 

@@ -19,6 +19,9 @@ from heavylift.units import GIB, MIB
 _UNITS: Final[Mapping[str, int]] = {"GiB": GIB, "MiB": MIB}
 _ANY_HOST: Final = re.compile(r"//(?:0\.0\.0\.0|\[::\]|\*)(?=[:/]|$)")
 _DIGITS: Final = re.compile(r"\d+")
+_ADDRESS: Final = "heavylift-address:"
+"""What a submitted job's stand-in writes: where the scheduler has put it."""
+
 _MOST_KINDS: Final = 5000
 """Kinds of lines kept apart: a start has hundreds, and a log of months must not fill the memory."""
 
@@ -105,6 +108,8 @@ class LogReader:
             self._kinds.add(kind)
             self.news += 1
         self._note_phase(line)
+        if line.startswith(_ADDRESS):
+            self.address = line.removeprefix(_ADDRESS).strip()
         for pattern in self._words.addresses:
             if match := pattern.search(line):
                 # An engine that listens on every interface is asked on loopback.

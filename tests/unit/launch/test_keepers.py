@@ -54,6 +54,12 @@ def wait_for(condition: Callable[[], object]) -> None:
     assert condition()
 
 
+def is_over(kept: Kept) -> bool:
+    """Whether it has ended, as far as is told by now."""
+    kept.look()
+    return kept.is_over
+
+
 def family(kept: Kept) -> tuple[int, ...]:
     """What runs of it."""
     return processes.of_run(f"run-{os.getpid()}", (kept.state,))
@@ -89,7 +95,7 @@ def test_an_engine_that_ends_takes_its_children_along(
     kept = keep(FAMILY)
     up(kept, tmp_path)
     os.kill(int(str(kept.state.pid)), signal.SIGKILL)
-    wait_for(lambda: kept.look() or kept.is_over)
+    wait_for(lambda: is_over(kept))
     assert kept.state.exit_code == -signal.SIGKILL
     wait_for(lambda: family(kept) == ())
 
@@ -109,7 +115,7 @@ def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     rank = RankSpec(rank=0, host="127.0.0.1", argv=("/no/such/engine",))
     kept = Kept(rank, log=tmp_path / "log", ssh=None)
     kept.start(run_id="none", environment={}, grace_s=0.0)
-    wait_for(lambda: kept.look() or kept.is_over)
+    wait_for(lambda: is_over(kept))
     assert kept.failed == "No such file or directory"
     kept.wait(0.0)
 

@@ -52,7 +52,8 @@ INFO:     Uvicorn running on http://127.0.0.1:30000 (Press CTRL+C to quit)
 
 def phases(engine: str, log: str) -> tuple[LogReader, list[str]]:
     """A log read line by line, and the phases it passed."""
-    reader, seen = LogReader(EngineWords(BOOK, engine)), []
+    reader = LogReader(EngineWords(BOOK, engine))
+    seen: list[str] = []
     for line in log.splitlines(keepends=True):
         reader.feed(line.encode())
         if reader.phase is not None and (not seen or seen[-1] != reader.phase):
