@@ -90,7 +90,7 @@ def test_the_same_recipe_again_is_no_second_start(deployed: Field, tmp_path: Pat
     other = write_recipe(tmp_path / "other", "healthy", version="2")
     with pytest.raises(HeavyliftError) as caught:
         deployed.up(other)
-    assert caught.value.code == "RUN041"
+    assert caught.value.code == "OPS002"
     deployed.follow(deployed.up(other, replace=True))
     status = deployed.status()
     assert (status.release, status.ready) == (2, True)
@@ -352,6 +352,6 @@ def test_two_at_once_are_one(deployed: Field, tmp_path: Path) -> None:
         each.start()
     for each in both:
         each.join()
-    assert set(told) <= {"RUN043"}
+    assert set(told) <= {"OPS003"}
     deployed.until(_ready)
     assert len(deployed.everything()) == 2  # keeper and engine

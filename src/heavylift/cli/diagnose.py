@@ -68,14 +68,14 @@ def command(
 
 
 def _logs_of(name: str) -> tuple[str, ...]:
-    """The logs of a deployment's newest attempt. Raises RUN040 for a name that is none, RUN046 when
+    """The logs of a deployment's newest attempt. Raises OPS001 for a name that is none, OPS005 when
     nothing of it was started yet.
     """
     from heavylift.cli.deployments import status
 
     found = tuple(each.log for each in status(name).processes if Path(each.log).is_file())
     if not found:
-        raise HeavyliftError("RUN046", {"name": name})
+        raise HeavyliftError("OPS005", {"name": name})
     return found
 
 

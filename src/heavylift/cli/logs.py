@@ -44,7 +44,7 @@ def command(name: str, follow: bool, lines: int, attempt: int | None, rank: int)
             if attempt is not None:
                 path = path.parent.with_name(f"attempt-{attempt}") / path.name
         if path is None or not path.is_file():
-            raise HeavyliftError("RUN046", {"name": name})
+            raise HeavyliftError("OPS005", {"name": name})
         at = _tail(path, lines)
         while follow:
             # Looked at before the log: the last lines of an ended run are still printed.

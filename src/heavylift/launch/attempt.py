@@ -76,8 +76,11 @@ class Attempt:
         secrets: Mapping[str, str],
         ssh: tuple[str, ...] = (),
         url: str | None = None,
+        cwd: Path | None = None,
     ) -> None:
-        """`url`: where the API is, if that is known to whoever started it."""
+        """`url`: where the API is, if that is known to whoever started it. `cwd`: the recipe's
+        folder, which words of it may be relative to.
+        """
         self._spec = spec
         self._url = url
         self._run_id = run_id
@@ -89,6 +92,7 @@ class Attempt:
                 rank,
                 log=folder / f"{rank.name or f'rank-{rank.rank}'}.log",
                 ssh=None if rank.host in processes.LOCAL else ssh,
+                cwd=cwd,
             )
             for rank in ranks
         ]

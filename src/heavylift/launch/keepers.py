@@ -42,8 +42,13 @@ _REMOTE: Final = (
 class Kept:
     """One engine process and its keeper."""
 
-    def __init__(self, rank: RankSpec, *, log: Path, ssh: tuple[str, ...] | None) -> None:
-        """`ssh` is the command that reaches the rank's host, None for this machine."""
+    def __init__(
+        self, rank: RankSpec, *, log: Path, ssh: tuple[str, ...] | None, cwd: Path | None = None
+    ) -> None:
+        """`ssh` is the command that reaches the rank's host, None for this machine; `cwd` where
+        the engine runs here.
+        """
+        self._cwd = None if cwd is None or ssh is not None else str(cwd)
         self.rank = rank
         self.state = ProcessState(rank=rank.rank, host=rank.host, name=rank.name, log=str(log))
         self.failed: str | None = None
@@ -84,6 +89,7 @@ class Kept:
             "argv": self.rank.argv,
             "env": {**self.rank.env, **own, **environment},
             "grace_s": grace_s,
+            "cwd": self._cwd,
         }
         if keeper.stderr is not None:
             os.set_blocking(keeper.stderr.fileno(), False)

@@ -56,6 +56,7 @@ class Job:
     metrics: MetricNames
     words: EngineWords
     restarts: Mapping[str, bool]
+    recipe_folder: Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -211,6 +212,7 @@ class Supervisor:
             secrets=self._job.secrets,
             ssh=self._job.deployment.ssh,
             url=self._job.deployment.url,
+            cwd=self._job.recipe_folder,
         )
         self._set(
             attempt=number,

@@ -67,8 +67,8 @@ class Begun:
 def up(wish: UpWish) -> Begun:
     """Begin a deployment; returns at once. One that runs by the same recipe goes on as it is.
 
-    Raises what reading the recipe and its secrets raises; RUN041 when another recipe runs under
-    the name, RUN043 when somebody else is at work on it.
+    Raises what reading the recipe and its secrets raises; OPS002 when another recipe runs under
+    the name, OPS003 when somebody else is at work on it.
     """
     with tempfile.TemporaryDirectory(prefix="heavylift-") as scratch:
         folder = _source(wish.source, Path(scratch))
@@ -85,7 +85,7 @@ def up(wish: UpWish) -> Begun:
                         was_running=True,
                     )
                 raise HeavyliftError(
-                    "RUN041",
+                    "OPS002",
                     {"name": name, "release": running.release},
                     hint_command=f"heavylift down {name}",
                 )
@@ -111,10 +111,10 @@ def _begin_new(store: Deployments, wish: UpWish, name: str, folder: Path, recipe
             driver=driver.version(),
         )
     )
-    kept = recipes.keep(folder, name, release.number, whole=wish.target is not None)
+    kept = recipes.keep(folder, name, release.number)
     if wish.target is not None:
         clusters.submit(kept, wish.target, name, url=wish.url)
-    if wish.hosts:
+    else:
         recipes.with_hosts(kept, wish.hosts)
     deployment = Deployment(
         name=name,
@@ -140,7 +140,7 @@ def _begin(store: Deployments, deployment: Deployment) -> Begun:
 
 def down(name: str) -> DeploymentStatus:
     """Stop a deployment and whatever is left of it; how it stands afterwards. Doing it again does
-    nothing. Raises RUN040 for a name that is none.
+    nothing. Raises OPS001 for a name that is none.
     """
     with _at_work(name), _store() as store:
         deployment = truth.require(store, name)
@@ -150,7 +150,7 @@ def down(name: str) -> DeploymentStatus:
 
 
 def restart(name: str) -> Begun:
-    """Stop a deployment and begin its release again. Raises RUN040."""
+    """Stop a deployment and begin its release again. Raises OPS001."""
     with _at_work(name), _store() as store:
         deployment = truth.require(store, name)
         recipes.read(recipes.release_dir(name, deployment.release))
@@ -176,7 +176,7 @@ class RolledBack:
 def rollback(name: str, *, to: int | None = None) -> RolledBack:
     """Begin the newest other release that verified, or release `to`, in place of what runs.
 
-    Raises RUN040; RUN044 when no other release verified; STA006 for a release that is none.
+    Raises OPS001; OPS004 when no other release verified; STA006 for a release that is none.
     """
     with _at_work(name), _store() as store:
         deployment = truth.require(store, name)
@@ -187,7 +187,7 @@ def rollback(name: str, *, to: int | None = None) -> RolledBack:
         )
         if found is None:
             raise HeavyliftError(
-                "RUN044", {"name": name}, hint_command=f"heavylift releases {name}"
+                "OPS004", {"name": name}, hint_command=f"heavylift releases {name}"
             )
         recipe = recipes.read(recipes.release_dir(name, found.number))
         _clear(store, name)
@@ -263,11 +263,11 @@ def _store() -> Iterator[Deployments]:
 
 @contextlib.contextmanager
 def _at_work(name: str) -> Iterator[None]:
-    """One operation at a time on a deployment. Raises RUN043."""
+    """One operation at a time on a deployment. Raises OPS003."""
     path = paths.deployment_dir(name) / truth.OPERATOR_LOCK
     with locks.hold(path, wait_s=_OPERATOR_WAIT_S) as has_it:
         if not has_it:
-            raise HeavyliftError("RUN043", {"name": name, "pid": locks.holder(path)})
+            raise HeavyliftError("OPS003", {"name": name, "pid": locks.holder(path)})
         yield
 
 

@@ -15,12 +15,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from heavylift.errors import HeavyliftError, reason
-from heavylift.launch import engine_env
+from heavylift.launch import engine_env, processes
 from heavylift.launch.embedded import launch
 from heavylift.planning import THIS_MACHINE, Planning
 from heavylift.recipe.engines import embedded
 from heavylift.records.deployment import Supervision
-from heavylift.records.launch import LaunchSpec
+from heavylift.records.launch import LaunchSpec, RankSpec
 from heavylift.records.plan import Plan, PlanRequest
 from heavylift.state import paths
 
@@ -30,6 +30,9 @@ SUPERVISION: Final = "supervision.json"
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9._-]+")
+
+LOOPBACK: Final = "127.0.0.1"
+_LARGEST_FILE_BYTES: Final = 1 << 20
 
 R = TypeVar("R")
 
@@ -55,23 +58,25 @@ def read(folder: Path) -> Recipe:
         )
     plan = _decoded(folder / PLAN, Plan) if (folder / PLAN).is_file() else None
     rules = Supervision()
+    if spec.stop_grace_s is not None:
+        rules = replace(rules, grace_s=float(spec.stop_grace_s))
     if (folder / SUPERVISION).is_file():
         rules = _decoded(folder / SUPERVISION, Supervision)
     return Recipe(spec=spec, plan=plan, rules=rules, digest=_digest(folder))
 
 
-def keep(source: Path, name: str, number: int, *, whole: bool = False) -> Path:
-    """A copy of a recipe's files as release `number` of a deployment; `whole`: of all files in its
-    folder, for a scheduler that runs them.
+def keep(source: Path, name: str, number: int) -> Path:
+    """A copy of a recipe's files as release `number` of a deployment: what goes back must not hang
+    on a folder of somebody's. Large files are no part of a recipe and stay where they are.
     """
     target = release_dir(name, number)
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if whole:
-        shutil.copytree(source, target, dirs_exist_ok=True)
-        return target
-    for file in (LAUNCH, PLAN, SUPERVISION):
-        if (source / file).is_file():
-            shutil.copyfile(source / file, target / file)
+    for path in sorted(source.rglob("*")):
+        if not path.is_file() or path.stat().st_size > _LARGEST_FILE_BYTES:
+            continue
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
     return target
 
 
@@ -81,16 +86,37 @@ def release_dir(name: str, number: int) -> Path:
 
 
 def with_hosts(folder: Path, hosts: tuple[str, ...]) -> None:
-    """Put the machines into a kept launch: the first host is node 0, and so on.
+    """Put machines into a kept launch, in the order in which its ranks with cards name theirs.
+    Ranks without cards stand on the first. A launch of one machine runs here where none is named.
 
-    Raises REC042 when there are fewer hosts than nodes.
+    Raises REC042 when there are fewer hosts than machines; REC051 when the API would listen on the
+    loopback of another machine, where nobody could ask it.
     """
     spec = _decoded(folder / LAUNCH, LaunchSpec)
-    needed = 1 + max((each.node or 0) for each in spec.ranks)
-    if len(hosts) < needed:
-        raise HeavyliftError("REC042", {"hosts": len(hosts), "nodes": needed})
-    ranks = tuple(replace(each, host=hosts[each.node or 0]) for each in spec.ranks)
+    machines = list(
+        dict.fromkeys((rank.role, rank.node) for rank in spec.ranks if rank.gpus != 0)
+    ) or [(spec.ranks[0].role, spec.ranks[0].node)]
+    if not hosts and not any(is_placeholder(rank) for rank in spec.ranks):
+        return
+    if not hosts and len(machines) == 1:
+        hosts = (LOOPBACK,)
+    if len(hosts) < len(machines):
+        raise HeavyliftError("REC042", {"hosts": len(hosts), "nodes": len(machines)})
+
+    def placed(rank: RankSpec) -> RankSpec:
+        machine = (rank.role, rank.node)
+        return replace(rank, host=hosts[machines.index(machine) if machine in machines else 0])
+
+    ranks = tuple(map(placed, spec.ranks))
+    serving = next((rank for rank in ranks if rank.serves), ranks[0])
+    if serving.host not in processes.LOCAL and spec.bind_host in processes.LOCAL:
+        raise HeavyliftError("REC051", {"host": serving.host})
     (folder / LAUNCH).write_bytes(msgspec.json.encode(replace(spec, ranks=ranks)))
+
+
+def is_placeholder(rank: RankSpec) -> bool:
+    """True when a rank's host is yet to be named: recipes write the rank's own name there."""
+    return bool(rank.name) and rank.host == rank.name
 
 
 def name_of(wish: str | None, spec: LaunchSpec) -> str:
@@ -126,7 +152,7 @@ def write_embedded(wish: EmbeddedWish, folder: Path) -> None:
         settings = _settings(str(engine_env.smollm2_path()), embedded.SMOLLM2_ID, wish)
         plan = _plan(wish)
     else:
-        raise HeavyliftError("REC043", {"model": wish.model, "known": embedded.SMOLLM2_ID})
+        raise HeavyliftError("REC043", {"model": wish.model, "offered": embedded.SMOLLM2_ID})
     digest = (
         "" if plan is None else f"sha256:{hashlib.sha256(msgspec.json.encode(plan)).hexdigest()}"
     )

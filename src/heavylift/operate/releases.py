@@ -45,7 +45,7 @@ class ReleaseDiff:
 
 
 def listed(store: Deployments, name: str) -> ReleaseList:
-    """The releases of a deployment. Raises RUN040."""
+    """The releases of a deployment. Raises OPS001."""
     current = truth.require(store, name).release
     return ReleaseList(
         deployment=name,
@@ -61,7 +61,7 @@ def listed(store: Deployments, name: str) -> ReleaseList:
 
 
 def compared(store: Deployments, name: str, before: int, after: int) -> ReleaseDiff:
-    """Two releases. Raises RUN040, and STA006 for a release that is none."""
+    """Two releases. Raises OPS001, and STA006 for a release that is none."""
     truth.require(store, name)
     one, other = (_flat(store.release(name, number)) for number in (before, after))
     fields = sorted(one.keys() | other.keys())

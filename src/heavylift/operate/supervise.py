@@ -31,14 +31,14 @@ def supervise(name: str, run_id: str | None = None) -> RunState | None:
     """Supervise a deployment until it is over. `run_id`: a run that was begun; None = a new one.
 
     None when there is nothing to do: nobody wants it up, or a later run was begun meanwhile.
-    Raises RUN040 for a name that is none, RUN045 when it is supervised already.
+    Raises OPS001 for a name that is none, OPS006 when it is supervised already.
     """
     lock = paths.deployment_dir(name) / truth.SUPERVISOR_LOCK
     with open_deployments(deployments_path()) as store:
         truth.require(store, name)
         with locks.hold(lock, wait_s=_LOCK_WAIT_S) as has_it:
             if not has_it:
-                raise HeavyliftError("RUN045", {"name": name, "pid": locks.holder(lock)})
+                raise HeavyliftError("OPS006", {"name": name, "pid": locks.holder(lock)})
             # Read under the lock: what was wanted before it may not be wanted now.
             deployment = truth.require(store, name)
             newest = next(iter(store.runs(name, most=1)), None)
@@ -87,6 +87,7 @@ class _Supervising:
             metrics=self._catalog.metric_names(),
             words=EngineWords(self._catalog.engine_logs(), spec.engine),
             restarts=self._catalog.restarts(),
+            recipe_folder=recipes.release_dir(self._deployment.name, self._deployment.release),
         )
 
     def _hooks(self) -> Hooks:

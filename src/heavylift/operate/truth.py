@@ -23,17 +23,17 @@ OPERATOR_LOCK: Final = "operator.lock"
 
 
 def report(store: Deployments, name: str | None = None) -> StatusReport:
-    """The status of one deployment or of all. Raises RUN040 for a name that is none."""
+    """The status of one deployment or of all. Raises OPS001 for a name that is none."""
     found = store.deployments() if name is None else (require(store, name),)
     return StatusReport(deployments=tuple(status(store, each) for each in found))
 
 
 def require(store: Deployments, name: str) -> Deployment:
-    """The deployment of that name. Raises RUN040, with those there are."""
+    """The deployment of that name. Raises OPS001, with those there are."""
     found = store.deployment(name)
     if found is None:
         known = ", ".join(each.name for each in store.deployments())
-        raise HeavyliftError("RUN040", {"name": name, "known": known})
+        raise HeavyliftError("OPS001", {"name": name, "known": known})
     return found
 
 
