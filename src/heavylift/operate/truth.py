@@ -124,7 +124,7 @@ def _judged(
 
 def _secrets_file(name: str) -> str | None:
     path = paths.deployment_dir(name) / FILE
-    return str(path) if path.is_file() else None
+    return str(path) if path.is_file() and path.stat().st_size else None
 
 
 def _alive(run: RunState, phase: Phase, *, is_there: bool) -> Alive:
