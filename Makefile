@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-package test-ray test-vllm test-ssh test-up-slurm check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
-	clean
+.PHONY: setup demo test test-package test-ray test-vllm test-ssh test-up-slurm check lint types imports clean fuzz \
+	bench bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway \
+	bench-client bench-batch bench-batch-memory bench-checksum \
+	speed-facts schemas locale
 
 setup: $(STAMP)
 
@@ -71,7 +72,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
+bench: bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
 	bench-batch
 
 bench-diagnose: setup
@@ -80,6 +81,9 @@ bench-diagnose: setup
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
+
+bench-search: setup
+	$(BIN)/python benchmarks/plan_search.py
 
 bench-stream: setup
 	$(BIN)/python benchmarks/stream_overhead.py
@@ -107,6 +111,17 @@ bench-batch-memory: setup
 
 locale: setup
 	$(BIN)/python -m heavylift.locale.extract
+
+# Seconds for each target; what breaks one stays in fuzz/corpus.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := safetensors_header safetensors_file index gguf_file gguf_parts config listing log command stream
+
+fuzz: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	for target in $(FUZZ_TARGETS); do $(BIN)/python fuzz/run.py $$target $(FUZZ_SECONDS) || exit 1; done
+
+bench-checksum: setup
+	$(BIN)/python benchmarks/checksum_speed.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.records.json_schema docs/schemas

@@ -92,8 +92,11 @@ def model_from_config(
 ) -> ModelFacts:
     """The facts of the model a config describes. `formats` are those of the files beside it.
 
-    Raises PLAN052 for a field that is missing, PLAN053 for one of the wrong kind or size.
+    Raises PLAN051 for a family whose configs nobody has described, PLAN052 for a field that is
+    missing, PLAN053 for one of the wrong kind or size.
     """
+    if not family.config_dims:
+        raise HeavyliftError("PLAN051", {"model_type": family.hf_model_types[0]})
 
     def fact(value: int, unit: str) -> Fact[int]:
         return Fact(

@@ -16,6 +16,7 @@ import msgspec
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
+from heavylift.facts.checkpoint_schema import HubBook, HubFacts, TensorBook
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -45,6 +46,8 @@ from heavylift.facts.schema import (
     EngineFacts,
     FamilyFacts,
     GpuFacts,
+    MemoryShareBook,
+    MemoryShareRule,
     MetricBook,
     ModelFacts,
     NodeFacts,
@@ -65,6 +68,8 @@ from heavylift.facts.symptom_consistency import symptom_defects
 from heavylift.facts.symptom_schema import (
     SymptomBook,
 )
+from heavylift.facts.thumb_schema import ThumbRuleBook, ThumbRuleFacts
+from heavylift.facts.variant_schema import VariantReportBook
 
 R = TypeVar("R")
 
@@ -90,6 +95,7 @@ class Catalog:
         self.root = root
         self._tables: dict[str, dict[str, Any]] = {}
         self._records: dict[str, Any] = {}
+        self._ids: dict[str, tuple[str, ...]] = {}
 
     # --- what is asked for -----------------------------------------------------------------------
 
@@ -108,6 +114,16 @@ class Catalog:
     def node(self, identifier: str) -> NodeFacts:
         """The node type of that id."""
         return self._load(NodeFacts, f"nodes/{identifier}.toml", id=identifier)
+
+    def memory_shares(self) -> tuple[MemoryShareRule, ...]:
+        """The rules of machines whose memory processor and GPU share."""
+        if "memory_shares" not in {path.stem for path in self.root.glob("*.toml")}:
+            return ()
+        return self._load(MemoryShareBook, "memory_shares.toml").shares
+
+    def rules_of_thumb(self) -> tuple[ThumbRuleFacts, ...]:
+        """What others plan with instead of an account."""
+        return self._load(ThumbRuleBook, "rules_of_thumb.toml").rules
 
     def family(self, identifier: str) -> FamilyFacts:
         """The architecture family of that id, with the tensor lists of all its file formats."""
@@ -135,6 +151,20 @@ class Catalog:
         if model not in self.ids("recipes"):
             return RecipeBook(model=model, recipes=())
         return self._load(RecipeBook, f"recipes/{model}.toml", model=model)
+
+    def hubs(self) -> tuple[HubFacts, ...]:
+        """Hubs of models, the one that is asked first at the front."""
+        return self._load(HubBook, "checkpoints/hubs.toml").hubs
+
+    def tensor_names(self) -> TensorBook:
+        """How the tensors of any model are named."""
+        return self._load(TensorBook, "checkpoints/tensors.toml")
+
+    def variant_reports(self, model: str) -> VariantReportBook:
+        """What is reported of the forms of a model id; an empty book when nothing is."""
+        if model not in self.ids("variants"):
+            return VariantReportBook(model=model, reports=())
+        return self._load(VariantReportBook, f"variants/{model}.toml")
 
     def metric_names(self) -> Mapping[str, tuple[str, ...]]:
         """Figure of an engine's metrics -> the names that engines give it."""
@@ -241,6 +271,11 @@ class Catalog:
 
     def ids(self, kind: str) -> tuple[str, ...]:
         """The ids of a kind of facts (`models`, `gpus`, `engines`, …), in alphabetical order."""
+        if kind not in self._ids:
+            self._ids[kind] = self._list(kind)
+        return self._ids[kind]
+
+    def _list(self, kind: str) -> tuple[str, ...]:
         if kind == "families":
             found = [path.parent.name for path in self.root.glob("families/*/architecture.toml")]
         else:
@@ -340,6 +375,8 @@ class Catalog:
             models=_collect(self.model, self.ids("models"), defects),
             books=_collect(self.recipes, self.ids("recipes"), defects),
             showcases=_collect(_anyway(self.showcase), self._showcases(), defects),
+            reports=_collect(self.variant_reports, self.ids("variants"), defects),
+            shares=_collect(_anyway(self.memory_shares), ("memory_shares",), defects),
         )
         self._check_books(defects)
         defects += self._command_defects()
@@ -364,7 +401,11 @@ class Catalog:
         return defects
 
     def _check_books(self, defects: list[Defect]) -> None:
-        """The facts of speed, of money and of what is served: read as one record each."""
+        """The facts of speed, of money and of what is served, and the rules of thumb: read as one
+        record each.
+        """
+        if (self.root / "rules_of_thumb.toml").is_file():
+            _collect(_anyway(self.rules_of_thumb), ("rules_of_thumb",), defects)
         books: dict[str, Callable[[], object]] = {"speed": self.speed, "prices": self.prices}
         present = [kind for kind in books if self.ids(kind)]
         _collect(lambda kind: books[kind](), present, defects)
@@ -375,6 +416,11 @@ class Catalog:
             "restarts": self.restarts,
         }
         _collect(lambda name: served[name](), self.ids("served"), defects)
+        names: dict[str, Callable[[], object]] = {
+            "hubs": self.hubs,
+            "tensors": self.tensor_names,
+        }
+        _collect(lambda name: names[name](), self.ids("checkpoints"), defects)
 
 
 def _collect(
