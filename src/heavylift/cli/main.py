@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "explain": "explain",
     "speed": "speed",
     "pd": "pd",
+    "simulate": "simulate",
     "decide": "decide",
     "facts": "facts",
     "inspect": "inspect",

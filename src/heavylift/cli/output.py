@@ -55,6 +55,7 @@ _SCREENS: Final = {
     "speed": "speed",
     "pd": "pd",
     "decide": "decide",
+    "simulation": "simulation",
     "usage": "usage",
     "status": "status",
     "status_report": "status_report",

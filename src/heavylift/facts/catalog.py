@@ -45,6 +45,8 @@ from heavylift.facts.schema import (
     CheckpointFormat,
     EngineFacts,
     FamilyFacts,
+    Golden,
+    GoldenBook,
     GpuFacts,
     MemoryShareBook,
     MemoryShareRule,
@@ -62,6 +64,7 @@ from heavylift.facts.speed_schema import (
     SpeedClassBook,
     SpeedFacts,
     SpeedModelFacts,
+    TrafficShapeBook,
     TransferLinkBook,
 )
 from heavylift.facts.symptom_consistency import symptom_defects
@@ -184,6 +187,10 @@ class Catalog:
         """What is known of the replies of models: their markers, what they can do."""
         return self._load(ReplyBook, "served/replies.toml").formats
 
+    def goldens(self) -> tuple[Golden, ...]:
+        """Requests whose number of prompt tokens is known."""
+        return self._load(GoldenBook, "served/goldens.toml").goldens
+
     def symptoms(self) -> tuple[SymptomBook, ...]:
         """All books of symptoms."""
         return tuple(map(self._symptom_book, self.ids("symptoms")))
@@ -241,6 +248,7 @@ class Catalog:
             book=self._load(SpeedClassBook, "speed/classes.toml"),
             acceptances=self._load(AcceptanceBook, "speed/acceptance.toml").acceptances,
             links=self._load(TransferLinkBook, "speed/links.toml").links,
+            shapes=self._load(TrafficShapeBook, "speed/traffic.toml").shapes,
         )
 
     def prices(self) -> PriceFacts:
@@ -413,6 +421,7 @@ class Catalog:
             "logs": self.engine_logs,
             "metrics": self.metric_names,
             "replies": self.reply_formats,
+            "goldens": self.goldens,
             "restarts": self.restarts,
         }
         _collect(lambda name: served[name](), self.ids("served"), defects)

@@ -41,6 +41,7 @@ from heavylift.facts.speed_schema import (
     SpeedClassFacts,
     SpeedModelFacts,
     SpeedSpreadFacts,
+    TrafficShapeFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
 from heavylift.facts.thumb_schema import ThumbRuleFacts
@@ -90,12 +91,17 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (SpeedModelFacts, "version_drift"): ("times faster",),
     (SpeedModelFacts, "prefill_pool_use"): ("part of the pool's rate",),
     (SpeedModelFacts, "decode_pool_use"): ("part of the pool's rate",),
+    (SpeedModelFacts, "load_bandwidth"): ("GB/s per machine",),
 }
 """The unit of every field that is a `Fact`: the planner computes in it and does not convert."""
 
 _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
     {
         (ModelFacts, "layers"),
+        (TrafficShapeFacts, "turn_tokens"),
+        (TrafficShapeFacts, "turn_spread"),
+        (TrafficShapeFacts, "shared_tokens"),
+        (TrafficShapeFacts, "pause_s"),
         (TensorPattern, "axis"),
         (TensorPattern, "params_per_element"),
         (ConfigLayers, "counts_from"),
