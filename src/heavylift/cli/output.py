@@ -52,6 +52,7 @@ _SCREENS: Final = {
     "verify": "verify",
     "quality": "quality",
     "sparse_checkpoint": "sparse_checkpoint",
+    "model_facts": "model_facts",
     "speed": "speed",
     "pd": "pd",
     "decide": "decide",

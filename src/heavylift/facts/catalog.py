@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -134,7 +135,7 @@ class Catalog:
         stems = sorted(path.stem for path in (self.root / folder).glob("*.toml"))
         defects: list[Defect] = []
         formats = _collect(
-            lambda stem: self._load(CheckpointFormat, f"{folder}/{stem}.toml", id=stem),
+            lambda stem: self._format(folder, stem),
             (stem for stem in stems if stem != "architecture"),
             defects,
         )
@@ -148,6 +149,19 @@ class Catalog:
         if defects:
             raise FactsError(defects)
         return whole[0]
+
+    def _format(self, folder: str, stem: str) -> CheckpointFormat:
+        """A family's tensors in a format, after those of the family it builds on."""
+        own = self._load(CheckpointFormat, f"{folder}/{stem}.toml", id=stem)
+        if own.base is None:
+            return own
+        path = f"{folder}/{stem}.toml: base"
+        if own.base not in self.ids("families") or f"families/{own.base}" == folder:
+            raise FactsError([Defect(path, "unknown_family", own.base)])
+        base = self._load(CheckpointFormat, f"families/{own.base}/{stem}.toml", id=stem)
+        if base.base is not None:
+            raise FactsError([Defect(path, "unknown_family", own.base)])
+        return replace(own, tensors=(*base.tensors, *own.tensors))
 
     def recipes(self, model: str) -> RecipeBook:
         """The published recipes of a model id; an empty book when none were published."""

@@ -23,12 +23,14 @@ from heavylift.facts.schema import (
     EngineSupportRule,
     Fact,
     GpuFacts,
+    KvDtypeRule,
     LayoutRule,
     MemoryRule,
     MemoryShareRule,
     ModelFacts,
     NodeFacts,
     PipelineRule,
+    QuantisedFacts,
     RecipeFacts,
     RecipeStatus,
     ShardOverrideRule,
@@ -52,10 +54,15 @@ _Field = tuple[type, str]
 FLAG: Final = "flag"
 """The unit of a dimension that is 0 or 1."""
 
+COUNT: Final = "count"
+"""The unit of a dimension that may be 0: how many of something a model has, if any."""
+
 _DIMENSION_UNITS: Final = (
     "channels",
+    COUNT,
     "experts",
     FLAG,
+    "groups",
     "heads",
     "layers",
     "patches",
@@ -109,6 +116,10 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (DefaultRule, "min_memory_gib"),
         (CacheRule, "reserved_pages"),
         (CacheRule, "reserved_states"),
+        (CacheRule, "states_per_draft_token"),
+        (CachePattern, "window"),
+        (KvDtypeRule, "scale_bytes_per_vector"),
+        (QuantisedFacts, "layers"),
         (MemoryRule, "low"),
         (MemoryRule, "high"),
         (MemoryShareRule, "kept_bytes"),
@@ -139,14 +150,15 @@ _FRACTIONS: Final[frozenset[_Field]] = frozenset(
     }
 )
 
-_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision")
+_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision", "on_disk")
 _SEGMENTS: Final = ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool")
 
 WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (TensorPattern, "shard"): _SHARDS,
     (CachePattern, "split"): ("heads", "replicated"),
-    (StatePattern, "dtype_class"): ("recurrent", "conv"),
-    (StateDtypeRule, "dtype_class"): ("recurrent", "conv"),
+    (ConfigLayers, "absent"): ("all", "none"),
+    (StatePattern, "dtype_class"): ("recurrent", "conv", "compressor"),
+    (StateDtypeRule, "dtype_class"): ("recurrent", "conv", "compressor"),
     (BudgetRule, "base"): ("total", "free_before_load", "free_after_load", "none"),
     (BudgetRule, "inside"): _SEGMENTS,
     (DefaultRule, "name"): (
@@ -207,6 +219,8 @@ def _fact_defects(where: _Field, fact: Fact[Any], path: str) -> Iterator[Defect]
     if fact.unit == FLAG:
         if fact.value not in (0, 1):
             yield Defect(f"{path}.value", "not_one_of", "0, 1")
+        return
+    if fact.unit == COUNT and fact.value == 0:
         return
     yield from _value_defects(where, fact.value, f"{path}.value")
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import GpuFacts
 from heavylift.facts.speed_schema import SpeedModelFacts
-from heavylift.plan.cache import state_parts_of, token_parts
+from heavylift.plan.cache_parts import state_parts_of, token_parts
 from heavylift.plan.layout import layout_rule
 from heavylift.plan.stages import stages
 from heavylift.plan.subject import Subject
@@ -120,14 +120,18 @@ def load_of(subject: Subject, layout: Layout) -> Load:
         read = [
             (part.bytes, kinds[part.id].shard == "expert")
             for part in stage_parts(subject, layout, stage)
-            if kinds[part.id].role not in _UNREAD_ROLES and not kinds[part.id].is_vision
+            if kinds[part.id].role not in _UNREAD_ROLES
+            and not kinds[part.id].is_vision
+            and not kinds[part.id].is_draft
         ]
         loads.append(
             StageLoad(
                 layers=stage.last_layer - stage.first_layer + 1,
                 dense_bytes=sum(size for size, routed in read if not routed),
                 expert_bytes=sum(size for size, routed in read if routed),
-                kv_bytes_per_token=sum(p.layer_bytes * stage.layers_in(p.layers) for p in tokens)
+                kv_bytes_per_token=float(
+                    sum(p.layer_bytes_per_token * stage.layers_in(p.layers) for p in tokens)
+                )
                 / dcp,
                 state_bytes_per_sequence=sum(
                     p.layer_bytes * stage.layers_in(p.layers) for p in states
