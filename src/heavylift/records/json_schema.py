@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.records.decision import Decision
+from heavylift.records.deployment import StatusReport
 from heavylift.records.fetched import Fetched
 from heavylift.records.finding import Finding
 from heavylift.records.fit import FitList
@@ -34,6 +35,7 @@ RECORDS: Final[dict[str, type]] = {
     "integrity": Integrity,
     "receipt": Receipt,
     "release": Release,
+    "status": StatusReport,
     "snapshot": Snapshot,
     "speed": Speed,
     "prefill-decode": PrefillDecode,
