@@ -19,7 +19,7 @@ def follow(out: Sink, begun: Begun) -> int:
     from heavylift.operate import operations
     from heavylift.records.deployment import Phase
 
-    followed = operations.follow(begun, _teller(out))
+    followed = operations.follow(begun, teller(out))
     shown = status(begun.name)
     out.record("status", shown)
     if followed.is_sound:
@@ -43,7 +43,8 @@ def status(name: str) -> DeploymentStatus:
         return truth.report(store, name).deployments[0]
 
 
-def _teller(out: Sink) -> Callable[[RunState], None]:
+def teller(out: Sink) -> Callable[[RunState], None]:
+    """Tells each phase and shard of a run once."""
     told: list[str] = []
 
     def tell(run: RunState) -> None:

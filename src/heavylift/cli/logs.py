@@ -76,6 +76,8 @@ def _tail(path: Path, lines: int) -> int:
 
 def _print_from(path: Path, at: int) -> int:
     with path.open("rb") as log:
+        if log.seek(0, 2) < at:
+            at = 0  # put aside and begun anew: see `launch.log_bounds`
         log.seek(at)
         block = log.read()
     _print(block)

@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "lint": "lint",
     "doctor": "doctor",
     "engine": "engine",
+    "rehearse": "rehearse",
+    "bring-up": "bring_up",
     "up": "up",
     "status": "status",
     "logs": "logs",

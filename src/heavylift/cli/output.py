@@ -61,6 +61,8 @@ _SCREENS: Final = {
     "recipe": "recipe",
     "recipe_explained": "recipe_explained",
     "recipe_diff": "recipe_diff",
+    "rehearsal": "rehearsal",
+    "bring_up": "bring_up",
     "status": "status",
     "status_report": "status_report",
     "releases": "releases",

@@ -237,6 +237,10 @@ class Catalog:
         """How the engine of that id is started. Raises FACT002 when nobody wrote it down."""
         return self._load(ServingEngine, f"serving/{engine}.toml")
 
+    def prepares_late(self, engine: str) -> bool:
+        """True for an engine whose preparations need its server; False for one nobody described."""
+        return engine in self.ids("serving") and self.serving(engine).prepares_late
+
     def serving_common(self) -> ServingCommon:
         """What holds for the start of every engine."""
         return self._load(ServingCommon, "serving/common.toml")

@@ -49,6 +49,17 @@ class DraftFacts(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RehearsalFacts(Rule):
+    """How an engine is started without reading weights: `flags` that make it invent them.
+
+    `overrides` is the flag that takes JSON over the model's config: how layers are left out.
+    """
+
+    flags: dict[str, str]
+    overrides: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServingEngine:
     """How an engine is started.
 
@@ -57,7 +68,9 @@ class ServingEngine:
     plans name it to the one its flags were read from; `kv_dtype_words` a plan's word to the
     engine's. `deadline_flags` and
     `deadline_variables` carry the time a start may take, in seconds. `other_build`: the table
-    was read from another build than the versions that it stands for.
+    was read from another build than the versions that it stands for. `rehearsal` None = no way is
+    known to start it without weights. `prepares_late`: what is done before serving needs its server.
+    `placement_path`: where it tells which part of a loaded model is on cards.
     """
 
     title: str
@@ -77,6 +90,9 @@ class ServingEngine:
     cache_folders: tuple[str, ...] = ()
     images: tuple[ServingImage, ...] = ()
     rules: tuple[ServingRule, ...] = ()
+    rehearsal: RehearsalFacts | None = None
+    prepares_late: bool = False
+    placement_path: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

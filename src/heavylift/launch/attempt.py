@@ -9,19 +9,22 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from heavylift.errors import HeavyliftError
-from heavylift.launch import processes
+from heavylift.launch import preparing, processes
 from heavylift.launch.keepers import Kept
 from heavylift.launch.liveness import Probe
+from heavylift.launch.log_bounds import bounded
 from heavylift.launch.phases import first_errors
+from heavylift.launch.preparing import Ways
 from heavylift.launch.readiness import why_not_ready
 from heavylift.launch.starting import Signs
-from heavylift.records.deployment import ProcessState
+from heavylift.records.deployment import ProcessState, Progress
 from heavylift.records.launch import LaunchSpec, RankSpec, resolve
 from heavylift.records.receipt import MeasuredTerm
 from heavylift.telemetry import engine_queue
@@ -35,7 +38,10 @@ from heavylift.wire.text_health import defect
 _LOOPBACK: Final = "127.0.0.1"
 _API: Final = "api"
 _EFFORT_S: Final = 1.0
+_CONNECT_S: Final = 1.0
 _FIRST_TOKENS: Final = 32
+_FILES: Final = "files"
+_FILES_THERE: Final = "/tmp/heavylift-files"  # noqa: S108 - a folder of the run's, mode 700, see `keeper`
 _CLIENTS: Final = frozenset(
     {"submitted.py", "docker", "podman", "ollama", "srun", "sbatch", "kubectl"}
 )
@@ -77,22 +83,33 @@ class Attempt:
         ssh: tuple[str, ...] = (),
         url: str | None = None,
         cwd: Path | None = None,
+        ways: Ways = Ways(),  # noqa: B008 - frozen
     ) -> None:
         """`url`: where the API is, if that is known to whoever started it. `cwd`: the recipe's
-        folder, which words of it may be relative to.
+        folder, which words of it may be relative to. `ways`: what is done before and after.
         """
+        self._ways = ways
+        self._folder = folder
+        self._cwd = cwd
+        self._ssh = ssh
         self._spec = spec
         self._url = url
         self._run_id = run_id
         self._secrets = secrets
         hosts = {each.name: each.host for each in spec.ranks}
-        ranks = [resolve(each, hosts) for each in spec.ranks]
+        self._files = folder / _FILES
+        there = f"{_FILES_THERE}-{run_id}"
+        ranks = [
+            resolve(each, hosts, str(self._files) if each.host in processes.LOCAL else there)
+            for each in spec.ranks
+        ]
         self._kept = [
             Kept(
                 rank,
                 log=folder / f"{rank.name or f'rank-{rank.rank}'}.log",
                 ssh=None if rank.host in processes.LOCAL else ssh,
                 cwd=cwd,
+                files=None if rank.host in processes.LOCAL else (there, spec.files),
             )
             for rank in ranks
         ]
@@ -123,8 +140,53 @@ class Attempt:
             for port in kept.rank.ports.values():
                 _check_port(port)
 
+    def clear(self) -> None:
+        """Take away what a client that was killed has left elsewhere."""
+        preparing.clear(self._ways)
+
+    def prepare(
+        self,
+        commands: Sequence[tuple[str, ...]],
+        check: Callable[[], None],
+        told: Callable[[Progress], None],
+    ) -> None:
+        """Do what a start needs done before; see `preparing.prepare`. Raises RUN043."""
+        self._write_files()
+        first = self._kept[0].rank
+        folder = str(self._files) if first.host in processes.LOCAL else None
+        preparing.prepare(
+            [
+                resolve(replace(first, argv=command, env={}), {}, folder or ".").argv
+                for command in commands
+            ],
+            [
+                (kept.rank, None if kept.rank.host in processes.LOCAL else self._ssh)
+                for kept in self._kept
+                if kept.rank.gpus != 0 or len(self._kept) == 1
+            ],
+            folder=self._folder,
+            cwd=self._cwd,
+            run_id=self._run_id,
+            secrets=self._secrets,
+            check=check,
+            told=told,
+        )
+
+    def _write_files(self) -> None:
+        """Contents that ranks read: for them alone, they may hold keys."""
+        if not self._spec.files:
+            return
+        self._files.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name, content in self._spec.files.items():
+            descriptor = os.open(
+                self._files / Path(name).name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+            )
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(content)
+
     def start(self, *, grace_s: float) -> None:
         """Start every rank. Raises RUN010."""
+        self._write_files()
         for kept in self._kept:
             values = {variable: self._secrets[name] for variable, name in kept.rank.secrets.items()}
             kept.start(run_id=self._run_id, environment=values, grace_s=grace_s)
@@ -137,6 +199,7 @@ class Attempt:
             kept.wait(grace_s)
         self.look()
         processes.end(processes.of_run(self._run_id, self.states()), grace_s=0.0)
+        self.clear()
 
     def look(self) -> None:
         """Take in what keepers and logs have told since the last look."""
@@ -147,6 +210,12 @@ class Attempt:
                 block = log.read()
                 self._read_to[number] += len(block)
                 self._readers[number].feed(block)
+
+    def bound_logs(self, limit_bytes: int) -> None:
+        """Put aside what a log has over its limit, once all of it was read."""
+        for number, kept in enumerate(self._kept):
+            if self._read_to[number] > limit_bytes and bounded(Path(kept.state.log), limit_bytes):
+                self._read_to[number] = 0
 
     def raise_if_over(self) -> None:
         """Raises RUN010 when a rank could not be started, RUN011 when one has ended."""
@@ -265,6 +334,17 @@ class Attempt:
         if port:
             return f"http://{host}:{port}"
         return self._readers[self._serving].address
+
+    def listens(self) -> bool:
+        """True when something takes connections where the API is to be."""
+        address = urlsplit(self.address() or "")
+        if address.hostname is None or address.port is None:
+            return False
+        with contextlib.suppress(OSError), socket.create_connection(
+            (address.hostname, address.port), _CONNECT_S
+        ):
+            return True
+        return False
 
     def why_not_ready(self) -> str | None:
         """None when the model is listed and has generated a token."""

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import selectors
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -43,15 +45,18 @@ def main() -> int:
     # Unbuffered: what stays in a buffer would not wake the selector.
     order = json.loads(_line())
     try:
+        write_files(order.get("folder"), order.get("files", {}))
         engine = _start(order)
     except OSError as error:
         _tell(event="not_started", reason=error.strerror or type(error).__name__)
+        remove_files(order.get("folder"), order.get("files", {}))
         return EXIT_NOT_STARTED
     _tell(event="started", pid=engine.pid, session=engine.pid, ticks=started_ticks(engine.pid))
     grace_s = _until_over(engine, asked, float(order["grace_s"]))
     if engine.poll() is None:
         _end(engine, grace_s)
     kill_family(engine)
+    remove_files(order.get("folder"), order.get("files", {}))
     _tell(event="exited", code=engine.wait())
     return 0
 
@@ -92,6 +97,33 @@ def _start(order: dict[str, Any]) -> subprocess.Popen[bytes]:
         start_new_session=True,
         preexec_fn=tie_to_keeper,  # noqa: PLW1509 - there is one thread here
     )
+
+
+def write_files(folder: str | None, files: dict[str, str]) -> None:
+    """Files that the engine reads, for this user alone. Raises OSError for a folder of another."""
+    if folder is None:
+        return
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, f"{folder} is somebody else's")
+    for name, content in files.items():
+        path = os.path.join(folder, os.path.basename(name))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(content)
+
+
+def remove_files(folder: str | None, files: dict[str, str]) -> None:
+    """Take away what `write_files` wrote; another rank's keeper may have done so."""
+    if folder is None:
+        return
+    for name in files:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, os.path.basename(name)))
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
 
 
 def _until_over(engine: subprocess.Popen[bytes], asked: list[int], grace_s: float) -> float:

@@ -43,11 +43,19 @@ class Kept:
     """One engine process and its keeper."""
 
     def __init__(
-        self, rank: RankSpec, *, log: Path, ssh: tuple[str, ...] | None, cwd: Path | None = None
+        self,
+        rank: RankSpec,
+        *,
+        log: Path,
+        ssh: tuple[str, ...] | None,
+        cwd: Path | None = None,
+        files: tuple[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`ssh` is the command that reaches the rank's host, None for this machine; `cwd` where
-        the engine runs here.
+        the engine runs here. `files`: a folder that the keeper makes where it runs, and takes away
+        at the end, with contents by name.
         """
+        self._files = files
         self._cwd = None if cwd is None or ssh is not None else str(cwd)
         self.rank = rank
         self.state = ProcessState(rank=rank.rank, host=rank.host, name=rank.name, log=str(log))
@@ -91,6 +99,8 @@ class Kept:
             "grace_s": grace_s,
             "cwd": self._cwd,
         }
+        if self._files is not None and self._files[1]:
+            order |= {"folder": self._files[0], "files": self._files[1]}
         if keeper.stderr is not None:
             os.set_blocking(keeper.stderr.fileno(), False)
         if keeper.stdin is not None:

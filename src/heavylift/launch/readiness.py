@@ -24,7 +24,8 @@ def why_not_ready(address: str, *, model: str, key: str) -> str | None:
     except HeavyliftError as error:
         return f"models: {error.params['failure']}"
     # Asked only then: to most polls of a loading engine the first answer is a no.
-    if model not in [card.id for card in listed]:
+    # Engines that tag what they hold list a name without a tag under one.
+    if not any(model in (card.id, card.id.partition(":")[0]) for card in listed):
         return "models: not listed"
     request = ChatRequest(
         model=model,

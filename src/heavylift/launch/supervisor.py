@@ -20,6 +20,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.launch import cards, processes
 from heavylift.launch.attempt import Attempt
 from heavylift.launch.background import Background
+from heavylift.launch.preparing import Ways
 from heavylift.launch.liveness import Judgement, Liveness, Look, Probe
 from heavylift.launch.restarts import Decision, End, decide
 from heavylift.launch.starting import Course, Signs, Starting, eta_s
@@ -57,6 +58,7 @@ class Job:
     words: EngineWords
     restarts: Mapping[str, bool]
     recipe_folder: Path
+    ways: Ways = field(default_factory=Ways)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +121,7 @@ class Supervisor:
         self._job = job
         self._hooks = hooks
         self._saved_at = 0.0
+        self._undone = [job.ways.early, job.ways.late]
         self._history = _History()
         self.run_state = run
         self.stop_asked = False
@@ -213,6 +216,7 @@ class Supervisor:
             ssh=self._job.deployment.ssh,
             url=self._job.deployment.url,
             cwd=self._job.recipe_folder,
+            ways=self._job.ways,
         )
         self._set(
             attempt=number,
@@ -232,8 +236,10 @@ class Supervisor:
         )
         was_ready = False
         try:
+            attempt.clear()
             attempt.check()
-            self._set(phase=Phase.PROCESS)
+            self._prepare(0, attempt, self._check_stop)
+            self._set(phase=Phase.PROCESS, progress=Progress())
             attempt.start(grace_s=self._job.rules.grace_s)
             ready = self._until_ready(attempt)
             was_ready = True
@@ -246,6 +252,20 @@ class Supervisor:
         finally:
             attempt.stop(self._job.rules.grace_s)
             self._set(processes=attempt.states())
+
+    def _prepare(self, which: int, attempt: Attempt, check: Callable[[], None]) -> None:
+        """Once in a run: fetch the image, make the model. Raises `_Stop` and RUN043."""
+        commands = self._undone[which]
+        if not commands:
+            return
+        self._set(phase=Phase.IMAGE, progress=Progress())
+
+        def told(progress: Progress) -> None:
+            if progress != self.run_state.progress:
+                self._set(progress=progress)
+
+        attempt.prepare(commands, check, told)
+        self._undone[which] = ()
 
     def _failure(self, error: HeavyliftError, attempt: Attempt) -> Failure:
         return Failure(
@@ -263,9 +283,20 @@ class Supervisor:
         phase_since_s = began_s
         asking: Background[str | None] | None = None
         reason = "address"
+
+        def check() -> None:
+            self._check_stop()
+            attempt.look()
+            attempt.raise_if_over()
+
         while True:
             self._check_stop()
             attempt.look()
+            if self._undone[1] and attempt.listens():
+                self._prepare(1, attempt, check)
+                # What was fetched meanwhile is no part of the load.
+                deadline_s = float(self._job.spec.deadline_s)
+                starting = Starting(rules, now_s=time.monotonic(), deadline_s=deadline_s)
             if self._note_phase(attempt):
                 phase_since_s = time.monotonic()
             now_s = time.monotonic()
@@ -289,7 +320,7 @@ class Supervisor:
                 if problem is None:
                     return self._ready(attempt, now_s - began_s)
                 reason, asking = problem, None
-            if asking is None and attempt.address() is not None:
+            if not self._undone[1] and asking is None and attempt.address() is not None:
                 asking = Background(attempt.why_not_ready)
             time.sleep(_TICK_S)
 
@@ -360,6 +391,7 @@ class Supervisor:
         while True:
             self._check_stop()
             attempt.look()
+            attempt.bound_logs(self._job.rules.log_limit_bytes)
             attempt.raise_if_over()
             if proof is not None and proof.is_done:
                 self._take_proof(proof)

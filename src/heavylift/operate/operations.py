@@ -17,7 +17,7 @@ from typing import Final
 from heavylift.errors import HeavyliftError, reason
 from heavylift.launch import processes
 from heavylift.launch.supervisor import new_run
-from heavylift.operate import clusters, driver, recipes, secret_file, truth
+from heavylift.operate import driver, preparation, recipes, secret_file, truth
 from heavylift.operate.recipes import EmbeddedWish, Recipe
 from heavylift.records.deployment import (
     Alive,
@@ -51,7 +51,7 @@ class UpWish:
     replace: bool = False
     url: str | None = None
     target: str | None = None
-    """A scheduler that is to run it: `slurm`, `kubernetes`."""
+    """What is to run it: `processes`, `docker`, `slurm`, `kubernetes`; None = see `preparation`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +62,8 @@ class Begun:
     run_id: str
     release: int
     was_running: bool = False
+    runs_by: str | None = None
+    """What it runs by when that is not a process of this machine: `docker`, a scheduler."""
 
 
 def up(wish: UpWish) -> Begun:
@@ -112,10 +114,9 @@ def _begin_new(store: Deployments, wish: UpWish, name: str, folder: Path, recipe
         )
     )
     kept = recipes.keep(folder, name, release.number)
-    if wish.target is not None:
-        clusters.submit(kept, wish.target, name, url=wish.url)
-    else:
-        recipes.with_hosts(kept, wish.hosts)
+    runs_by = preparation.place(
+        kept, name=name, target=wish.target, hosts=wish.hosts, url=wish.url
+    )
     deployment = Deployment(
         name=name,
         wanted=UP,
@@ -126,7 +127,7 @@ def _begin_new(store: Deployments, wish: UpWish, name: str, folder: Path, recipe
         ssh=wish.ssh,
         url=wish.url,
     )
-    return _begin(store, deployment)
+    return replace(_begin(store, deployment), runs_by=runs_by)
 
 
 def _begin(store: Deployments, deployment: Deployment) -> Begun:
@@ -298,7 +299,7 @@ def _clear(store: Deployments, name: str) -> None:
     if pid:
         _end_supervisor(name, pid, run)
     if run is not None:
-        clusters.take_back(recipes.release_dir(name, run.release))
+        preparation.take_back(recipes.release_dir(name, run.release))
     for each in store.runs(name):
         if each.boot_id == processes.boot_id():
             processes.end(processes.of_run(each.id, each.processes), grace_s=1.0)

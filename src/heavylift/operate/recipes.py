@@ -69,7 +69,11 @@ def keep(source: Path, name: str, number: int) -> Path:
     """A copy of a recipe's files as release `number` of a deployment: what goes back must not hang
     on a folder of somebody's. Large files are no part of a recipe and stay where they are.
     """
-    target = release_dir(name, number)
+    return copy(source, release_dir(name, number))
+
+
+def copy(source: Path, target: Path) -> Path:
+    """A copy of a recipe's own files in a folder; `target`."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in sorted(source.rglob("*")):
         if not path.is_file() or path.stat().st_size > _LARGEST_FILE_BYTES:
@@ -78,6 +82,20 @@ def keep(source: Path, name: str, number: int) -> Path:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     return target
+
+
+def rewrite(folder: Path, spec: LaunchSpec) -> None:
+    """Put another launch into a kept recipe."""
+    (folder / LAUNCH).write_bytes(msgspec.json.encode(spec))
+
+
+def write_files(folder: Path, spec: LaunchSpec) -> None:
+    """Put the contents that a launch holds beside it, where they are not yet."""
+    for name, content in spec.files.items():
+        path = folder / Path(name).name
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(content, "utf-8")
 
 
 def release_dir(name: str, number: int) -> Path:
@@ -111,7 +129,7 @@ def with_hosts(folder: Path, hosts: tuple[str, ...]) -> None:
     serving = next((rank for rank in ranks if rank.serves), ranks[0])
     if serving.host not in processes.LOCAL and spec.bind_host in processes.LOCAL:
         raise HeavyliftError("REC051", {"host": serving.host})
-    (folder / LAUNCH).write_bytes(msgspec.json.encode(replace(spec, ranks=ranks)))
+    rewrite(folder, replace(spec, ranks=ranks))
 
 
 def is_placeholder(rank: RankSpec) -> bool:

@@ -13,7 +13,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.launch.keeper import PR_SET_CHILD_SUBREAPER
 from heavylift.launch.supervisor import Hooks, Job, Measured, Proof, Ready, Supervisor, new_run
-from heavylift.operate import memory, recipes, secret_file, truth
+from heavylift.operate import memory, preparation, recipes, secret_file, truth
 from heavylift.operate.explain import Explaining
 from heavylift.operate.operations import UP
 from heavylift.operate.proof import Proving
@@ -76,6 +76,7 @@ class _Supervising:
 
     def _job(self, folder: Path) -> Job:
         spec = self._recipe.spec
+        kept = recipes.release_dir(self._deployment.name, self._deployment.release)
         secrets = folder / secret_file.FILE
         return Job(
             deployment=self._deployment,
@@ -87,7 +88,8 @@ class _Supervising:
             metrics=self._catalog.metric_names(),
             words=EngineWords(self._catalog.engine_logs(), spec.engine),
             restarts=self._catalog.restarts(),
-            recipe_folder=recipes.release_dir(self._deployment.name, self._deployment.release),
+            recipe_folder=kept,
+            ways=preparation.ways(self._catalog, kept, spec),
         )
 
     def _hooks(self) -> Hooks:

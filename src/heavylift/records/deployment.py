@@ -226,7 +226,8 @@ class Supervision:
     `probe_timeout_s`. An idle engine is asked for a token every `heartbeat_s`. A start without any
     sign of progress for `stall_s` is stalled. An engine that ended is started again at most
     `restart_limit` times within `restart_window_s`, after `backoff_s`, doubled each time up to
-    `backoff_most_s`. `grace_s` is the time between asking an engine to end and ending it.
+    `backoff_most_s`. `grace_s` is the time between asking an engine to end and ending it. The log of
+    a serving engine is cut into parts of `log_limit_bytes`: its start, its last, the one before.
     """
 
     suspect_s: float = 30.0
@@ -239,4 +240,5 @@ class Supervision:
     backoff_s: float = 2.0
     backoff_most_s: float = 300.0
     grace_s: float = 15.0
+    log_limit_bytes: int = 256 << 20
     schema: int = SCHEMA

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from heavylift.records.bring_up import BringUp
 from heavylift.records.decision import Decision
 from heavylift.records.deployment import StatusReport
 from heavylift.records.fetched import Fetched
@@ -19,6 +20,7 @@ from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
 from heavylift.records.recipe import LaunchDiff, Recipe
+from heavylift.records.rehearsal import Rehearsal
 from heavylift.records.release import Release
 from heavylift.records.search import Searched
 from heavylift.records.simulation import Simulation
@@ -35,6 +37,8 @@ RECORDS: Final[dict[str, type]] = {
     "integrity": Integrity,
     "receipt": Receipt,
     "release": Release,
+    "rehearsal": Rehearsal,
+    "bring-up": BringUp,
     "status": StatusReport,
     "snapshot": Snapshot,
     "speed": Speed,

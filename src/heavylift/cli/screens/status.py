@@ -32,14 +32,14 @@ def lines(status: DeploymentStatus) -> Iterator[str]:
         yield text("status.pid", pid=status.pid, supervisor=status.supervisor_pid or "-")
     yield from _course(status)
     for reason in status.verdict_reasons:
-        yield from _wrapped(reason, f"{glyphs()['fail']} ")
+        yield from wrapped(reason, f"{glyphs()['fail']} ")
     for finding in status.findings:
-        yield from _finding(finding)
+        yield from finding_lines(finding)
     if status.failure is not None and status.phase is not Phase.READY:
-        yield from _failure(status.failure)
+        yield from failure_lines(status.failure)
     if status.leftovers:
         pids = ", ".join(map(str, status.leftovers))
-        yield from _wrapped(text("status.leftovers", pids=pids), f"{glyphs()['warn']} ")
+        yield from wrapped(text("status.leftovers", pids=pids), f"{glyphs()['warn']} ")
     if status.log is not None:
         yield text("status.log", path=status.log)
 
@@ -90,10 +90,11 @@ def _course(status: DeploymentStatus) -> Iterator[str]:
         yield text("status.restart_at", at=status.restart_at)
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def finding_lines(finding: Finding) -> Iterator[str]:
+    """A finding with its glyph, bytes as GiB."""
     glyph = glyphs()[finding.severity]
     words = text(finding.code, **{key: _gib(key, value) for key, value in finding.params.items()})
-    yield from _wrapped(words, f"{glyph} ")
+    yield from wrapped(words, f"{glyph} ")
 
 
 def _gib(key: str, value: object) -> object:
@@ -103,20 +104,21 @@ def _gib(key: str, value: object) -> object:
     return f"{value / GIB:,.2f} GiB" if isinstance(value, int) else "?"
 
 
-def _failure(failure: Failure) -> Iterator[str]:
+def failure_lines(failure: Failure) -> Iterator[str]:
+    """Why something ended: what, the cause, its line, the fix."""
     params = {key: value for key, value in failure.params.items() if key != "was_killed"}
     words = text(f"error.{failure.code}", **_readable(params))
     for number, line in enumerate(words.splitlines()):
-        yield from _wrapped(line, f"{glyphs()['fail']} " if number == 0 else "    ")
+        yield from wrapped(line, f"{glyphs()['fail']} " if number == 0 else "    ")
     if failure.title is not None:
-        yield from _wrapped(text("status.cause", cause=failure.cause_class), "  ")
-        yield from _wrapped(failure.title, "  ")
+        yield from wrapped(text("status.cause", cause=failure.cause_class), "  ")
+        yield from wrapped(failure.title, "  ")
     if failure.line is not None:
-        yield from _wrapped(failure.line, "  | ")
+        yield from wrapped(failure.line, "  | ")
     if failure.fix is not None:
-        yield from _wrapped(text("status.fix", fix=failure.fix), "  ")
+        yield from wrapped(text("status.fix", fix=failure.fix), "  ")
     if failure.restart_reason:
-        yield from _wrapped(text(f"restart.{failure.restart_reason}"), "  ")
+        yield from wrapped(text(f"restart.{failure.restart_reason}"), "  ")
 
 
 def _readable(params: dict[str, str | int | float | bool | None]) -> dict[str, object]:
@@ -131,7 +133,8 @@ def _reasons() -> frozenset[str]:
     return frozenset(key for key in keys() if key.startswith("alive."))
 
 
-def _wrapped(words: str, indent: str) -> Iterator[str]:
+def wrapped(words: str, indent: str) -> Iterator[str]:
+    """Words as lines of the screen, the first with `indent`, the others set in as far."""
     yield from textwrap.wrap(
         printable(" ".join(words.split())),
         WIDTH,

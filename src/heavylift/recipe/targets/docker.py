@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from heavylift.errors import HeavyliftError
 from heavylift.recipe.targets import common
 from heavylift.recipe.targets.records import Rendering, Stage, Step, TargetFile
 from heavylift.recipe.targets.shell import prelude, script_path
@@ -14,10 +17,11 @@ from heavylift.recipe.targets.words import (
     IN_CONTAINER,
     SECRETS_FILE,
     continued,
+    filled_word,
     in_lines,
     shell_word,
 )
-from heavylift.records.launch import Mount, RankSpec
+from heavylift.records.launch import SELF, Mount, RankSpec, host_token
 
 TARGET: Final = "docker"
 
@@ -95,9 +99,8 @@ def rank_script(
     published = view.spec.bind_host or LOOPBACK[0]
     view = inside(view)
     rank = view.rank(rank.name)
-    has_rdma = view.is_multi_node and view.takes_cards(rank)
     groups = view.access.groups if view.access is not None and view.takes_cards(rank) else ()
-    run = in_lines(_run_words(view, rank, published, rdma=has_rdma))
+    run = in_lines(_run_words(view, rank, published))
     engine = in_lines(shell_word(word, rank, IN_CONTAINER) for word in rank.argv[1:])
     lines = continued([*run, *engine])
     text = common.script(
@@ -111,7 +114,7 @@ def rank_script(
                 f': "${{{group_variable(group)}:?}}"',
             )
         ],
-        _RDMA_LINES if has_rdma else [],
+        _RDMA_LINES if _has_rdma(view, rank) else [],
         [f"exec {lines[0]}", *lines[1:]],
     )
     return TargetFile(path=script_path(rank), text=text, mode=common.SCRIPT_MODE)
@@ -122,37 +125,116 @@ def group_variable(group: str) -> str:
     return f"{group.upper().replace('-', '_')}_GROUP"
 
 
-def _run_words(view: LaunchView, rank: RankSpec, published: str, *, rdma: bool) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Stands for `--group-add` of a group whose number the host knows."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """Stands for the mount of a file of the recipe's folder."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Rdma:
+    """Stands for the words of RDMA devices, if the host has any."""
+
+
+_Option = str | _Group | _File | _Rdma
+
+
+def run_argv(
+    view: LaunchView,
+    rank: RankSpec,
+    argv: tuple[str, ...] | None = None,
+    *,
+    groups: Mapping[str, int],
+    rdma: bool,
+    folder: str,
+) -> tuple[str, ...]:
+    """`docker run …` of a rank as words, no shell in between; `argv` in place of its own.
+
+    `groups` are the numbers of the host's groups, `rdma` whether it has such devices, `folder` where
+    the recipe's files lie. Addresses stay tokens. Raises REC056 for a group the host has not.
+    """
+    published = view.spec.bind_host or LOOPBACK[0]
+    view = inside(view)
+    rank = view.rank(rank.name)
+    addresses = {name: host_token(name) for name in (SELF, *(each.name for each in view.ranks))}
+
+    def plain(text: str) -> str:
+        return filled_word(text, addresses, IN_CONTAINER, str)
+
+    words = ["docker", "run"]
+    for option in _options(view, rank, published):
+        if isinstance(option, _Group):
+            if option.name not in groups:
+                raise HeavyliftError("REC056", {"group": option.name})
+            words.append(f"--group-add={groups[option.name]}")
+        elif isinstance(option, _File):
+            words.append(
+                f"--mount=type=bind,source={folder}/{option.name},"
+                f"target={IN_CONTAINER}/{option.name},readonly"
+            )
+        elif isinstance(option, _Rdma):
+            words += [f"--device={RDMA_DEVICES}", "--cap-add=IPC_LOCK"] if rdma else []
+        else:
+            words.append(plain(option))
+    command = rank.argv if argv is None else argv
+    words += [f"--entrypoint={plain(command[0])}", view.image(rank)]
+    return (*words, *map(plain, command[1:]))
+
+
+def _run_words(view: LaunchView, rank: RankSpec, published: str) -> list[str]:
     """`docker run …` up to the image, as words that bash reads."""
-    options: list[str] = [f"--name={view.full_name(rank)}", "--rm", "--init"]
+    words = ["docker run"]
+    for option in _options(view, rank, published):
+        if isinstance(option, _Group):
+            words.append(f'--group-add="${{{group_variable(option.name)}}}"')
+        elif isinstance(option, _File):
+            words.append(
+                f"--mount=type=bind,source={HERE}/{option.name},"
+                f"target={IN_CONTAINER}/{option.name},readonly"
+            )
+        elif isinstance(option, _Rdma):
+            words.append('"${rdma[@]}"')
+        else:
+            words.append(shell_word(option, rank, IN_CONTAINER))
+    entry = shell_word(f"--entrypoint={rank.argv[0]}", rank, IN_CONTAINER)
+    return [*words, entry, shell_word(view.image(rank), rank)]
+
+
+def _options(view: LaunchView, rank: RankSpec, published: str) -> list[_Option]:
+    """What stands between `docker run` and the image, the entry point apart."""
+    options: list[_Option] = [f"--name={view.full_name(rank)}", "--rm", "--init"]
     if view.stop_grace_s is not None:
         options.append(f"--stop-timeout={view.stop_grace_s}")
     options += _network(view, rank, published)
-    words = [shell_word(option, rank) for option in options]
     if view.access is not None and view.takes_cards(rank):
         access = view.access
-        words += ["--gpus=all"] if access.docker_gpus else []
-        words += [shell_word(f"--device={device}", rank) for device in access.devices]
-        words += [f'--group-add="${{{group_variable(group)}}}"' for group in access.groups]
-        words += [shell_word(f"--security-opt={each}", rank) for each in access.security_options]
-        words += ["--ipc=host"]
-        words += [f"--ulimit={name}={value}" for name, value in ULIMITS]
+        options += ["--gpus=all"] if access.docker_gpus else []
+        options += [f"--device={device}" for device in access.devices]
+        options += [_Group(group) for group in access.groups]
+        options += [f"--security-opt={each}" for each in access.security_options]
+        options += ["--ipc=host"]
+        options += [f"--ulimit={name}={value}" for name, value in ULIMITS]
     elif view.spec.shm_bytes is not None:  # the host's shared memory has a size of its own
-        words.append(f"--shm-size={view.spec.shm_bytes}")
-    if rdma:
-        words.append('"${rdma[@]}"')
-    words += [shell_word(f"--mount={mount_words(each)}", rank) for each in mounts(view, rank)]
-    words += [
-        f"--mount=type=bind,source={HERE}/{name},target={IN_CONTAINER}/{name},readonly"
-        for name in used_files(rank)
-    ]
-    words += [
-        shell_word(f"--env={name}={value}", rank, IN_CONTAINER)
-        for name, value in sorted(rank.env.items())
-    ]
-    words += [f"--env={name}" for name in rank.secrets]
-    entry = shell_word(f"--entrypoint={rank.argv[0]}", rank, IN_CONTAINER)
-    return ["docker run", *words, entry, shell_word(view.image(rank), rank)]
+        options.append(f"--shm-size={view.spec.shm_bytes}")
+    if _has_rdma(view, rank):
+        options.append(_Rdma())
+    options += [f"--mount={mount_words(each)}" for each in mounts(view, rank)]
+    options += [_File(name) for name in used_files(rank)]
+    options += [f"--env={name}={value}" for name, value in sorted(rank.env.items())]
+    options += [f"--env={name}" for name in rank.secrets]
+    return options
+
+
+def _has_rdma(view: LaunchView, rank: RankSpec) -> bool:
+    return view.is_multi_node and view.takes_cards(rank)
 
 
 def _network(view: LaunchView, rank: RankSpec, published: str) -> list[str]:
