@@ -20,6 +20,11 @@ from heavylift.records.rehearsal import Rehearsal
 
 pytestmark = pytest.mark.e2e
 
+BREAKS_OFF = """
+[[rule]]
+match = { first = 2 }
+fault = { kind = "break_stream", after_tokens = 1 }
+"""
 PRETEND = Path(__file__).with_name("pretend_vllm.py")
 Command = Callable[..., tuple[int, str, str]]
 

@@ -90,9 +90,7 @@ def test_a_hybrid_is_cut_with_its_list_of_layers(deployed: Field, tmp_path: Path
     assert found.layers == LAYERS
 
 
-def test_latent_attention_and_experts_come_up_at_full_size(
-    deployed: Field, tmp_path: Path
-) -> None:
+def test_latent_attention_and_experts_come_up_at_full_size(deployed: Field, tmp_path: Path) -> None:
     """The kernels of latent attention and of experts, on weights that nobody wrote."""
     del deployed
     found = rehearsed(tmp_path, without_weights(tmp_path, "mla"), None)

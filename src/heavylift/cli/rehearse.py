@@ -23,9 +23,7 @@ _READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--secrets", type=_READABLE, metavar="FILE", help=text("up.secrets"))
 @click.option("--hosts", metavar="A,B,…", help=text("up.hosts"))
 @click.option("--ssh-config", type=_READABLE, metavar="FILE", help=text("up.ssh_config"))
-@click.option(
-    "--target", type=click.Choice(["processes", "docker"]), help=text("rehearse.target")
-)
+@click.option("--target", type=click.Choice(["processes", "docker"]), help=text("rehearse.target"))
 @json_option
 def command(
     *,

@@ -119,7 +119,7 @@ class Attempt:
         self._serving = next(
             (number for number, rank in enumerate(ranks) if rank.serves or _API in rank.ports), 0
         )
-        self.key = _key(ranks[self._serving], secrets)
+        self.key = key_of(ranks[self._serving], secrets)
         self.model = spec.served_name or spec.model
 
     # --- start and end ---------------------------------------------------------------------------
@@ -340,8 +340,9 @@ class Attempt:
         address = urlsplit(self.address() or "")
         if address.hostname is None or address.port is None:
             return False
-        with contextlib.suppress(OSError), socket.create_connection(
-            (address.hostname, address.port), _CONNECT_S
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((address.hostname, address.port), _CONNECT_S),
         ):
             return True
         return False
@@ -406,7 +407,7 @@ class Attempt:
         return Endpoint.parse(self.address() or "", self.key or None)
 
 
-def _key(rank: RankSpec, secrets: Mapping[str, str]) -> str:
+def key_of(rank: RankSpec, secrets: Mapping[str, str]) -> str:
     """The key clients need: the secret that the serving rank has under a name of such."""
     for variable, name in rank.secrets.items():
         if "API_KEY" in variable.upper() or "api-key" in name:

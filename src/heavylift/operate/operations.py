@@ -114,9 +114,7 @@ def _begin_new(store: Deployments, wish: UpWish, name: str, folder: Path, recipe
         )
     )
     kept = recipes.keep(folder, name, release.number)
-    runs_by = preparation.place(
-        kept, name=name, target=wish.target, hosts=wish.hosts, url=wish.url
-    )
+    runs_by = preparation.place(kept, name=name, target=wish.target, hosts=wish.hosts, url=wish.url)
     deployment = Deployment(
         name=name,
         wanted=UP,

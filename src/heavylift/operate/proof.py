@@ -68,7 +68,7 @@ class Proving:
         """What the store knows is read here: `prove` runs in a thread of its own."""
         self._deployment = deployment
         self._recipe = recipe
-        self._features = _features(catalog, recipe)
+        self._features = features_of(catalog, recipe)
         self._markers = tuple(marker for each in catalog.reply_formats() for marker in each.markers)
         self._release = store.release(deployment.name, deployment.release)
         self._last = _last_verified(store, self._release)
@@ -152,7 +152,7 @@ def _why(check: CheckResult) -> str:
     return ", ".join(check.reasons) or str(check.status)
 
 
-def _features(catalog: Catalog, recipe: Recipe) -> frozenset[str]:
+def features_of(catalog: Catalog, recipe: Recipe) -> frozenset[str]:
     """What the model is known to do; nothing for one that is not known."""
     model = recipe.spec.model if recipe.plan is None else recipe.plan.model
     try:

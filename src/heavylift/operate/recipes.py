@@ -139,8 +139,13 @@ def is_placeholder(rank: RankSpec) -> bool:
 
 def name_of(wish: str | None, spec: LaunchSpec) -> str:
     """The deployment's name: as wished, else made from the model's. Raises USE080 for no name."""
+    return named(wish, spec.served_name or spec.model)
+
+
+def named(wish: str | None, model: str) -> str:
+    """As `name_of`, where there is no launch yet."""
     if wish is None:
-        last = (spec.served_name or spec.model).rstrip("/").rpartition("/")[2].lower()
+        last = model.rstrip("/").rpartition("/")[2].lower()
         return _NOT_IN_A_NAME.sub("-", last).strip("-.")[:63] or "model"
     if _NAME.fullmatch(wish) is None:
         raise HeavyliftError("USE080", {"name": wish})

@@ -94,7 +94,9 @@ def rehearse(wish: RehearseWish, on_change: OnChange) -> Rehearsal:
     spec = rehearsed(recipe.spec, facts, layers=layers, where=where)
     recipes.rewrite(kept, spec)
     preparation.place(kept, name=f"{name}-rehearsal", target=wish.target, hosts=wish.hosts)
-    placed = replace(recipe, spec=recipes.read(kept).spec, rules=replace(recipe.rules, restart_limit=0))
+    placed = replace(
+        recipe, spec=recipes.read(kept).spec, rules=replace(recipe.rules, restart_limit=0)
+    )
     run = _Rehearsing(catalog, placed, wish, name, folder, on_change)
     rehearsal = run.run(layers, recipe.digest)
     rehearsal = replace(rehearsal, image=recipe.spec.image, notes=tuple(notes))
@@ -260,9 +262,7 @@ class _Rehearsing:
 # --- parts -------------------------------------------------------------------------------------
 
 
-def _where(
-    catalog: Catalog, recipe: Recipe, layers: int, notes: list[str]
-) -> LayerField | None:
+def _where(catalog: Catalog, recipe: Recipe, layers: int, notes: list[str]) -> LayerField | None:
     """Where the model's config states its layers. Raises REC053 when nobody knows."""
     spec = recipe.spec
     config = _config(spec)
@@ -324,5 +324,3 @@ def _keep(rehearsal: Rehearsal, folder: Path) -> Rehearsal:
         rehearsal = replace(rehearsal, receipt_digest=digest, receipt_file=str(path))
     (folder / "rehearsal.json").write_bytes(msgspec.json.encode(rehearsal))
     return rehearsal
-
-
