@@ -12,15 +12,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.e2e.deployments import QUICK, Field, field_of_deployments, gone, kill
+from tests.e2e.deployments import QUICK, Field, field_of_deployments, free_port, gone, kill
 
 from heavylift.cli.text import text
 from heavylift.devserver import tiny_k3 as tiny
+from heavylift.launch import engine_env
 from heavylift.launch.embedded import launch
+from heavylift.operate import recipes
+from heavylift.plan.receipts import Agreement, TermComparison, compare
 from heavylift.planning import THIS_MACHINE, Planning
 from heavylift.recipe.engines.embedded import ENGINE, EmbeddedSettings
 from heavylift.records.deployment import Alive, Phase
-from heavylift.records.plan import PlanRequest
+from heavylift.records.plan import Plan, PlanRequest
 from heavylift.state.deployments import deployments_path, open_deployments
 
 pytestmark = pytest.mark.e2e
@@ -158,6 +161,73 @@ def test_the_tiny_k3_takes_the_bytes_that_were_planned(
     named = {finding.subject for finding in run.findings if finding.code == "run.memory.term"}
     assert {"kv_cache", "recurrent_state.kda_recurrent"} <= named
     assert deployed.status().alive is Alive.ALIVE
+
+
+def compared(deployed: Field, recipe: Path) -> dict[str, TermComparison]:
+    """Every term that a run's log told, against the plan in its recipe's folder."""
+    plan = msgspec.json.decode((recipe / "plan.json").read_bytes(), type=Plan)
+    with open_deployments(deployments_path()) as store:
+        digest = deployed.run().receipt_digest
+        (receipt,) = store.receipts(
+            model=plan.model,
+            variant=plan.variant,
+            engine=plan.engine,
+            rack=plan.rack.label,
+            layout=plan.layout,
+        )
+        assert store.save_receipt(receipt) == digest
+    return {each.term: each for each in compare(plan, receipt)}
+
+
+def test_a_written_recipe_takes_the_memory_of_its_plan_term_by_term(
+    deployed: Field, heavylift: Command, tmp_path: Path
+) -> None:
+    """The folder that `recipe` writes, started as it is: each term that llama.cpp prints is the
+    planned one, to its last digit or inside its interval; slots share the planned context.
+    """
+    deployed.names.append("d")
+    recipe = tmp_path / "recipe"
+    code, _, err = heavylift(
+        *("recipe", "smollm2-135m-instruct", "--on", "this-machine", "--engine", "embedded"),
+        *("--context", "2048", "--concurrency", "2", "--port", str(free_port())),
+        *("-o", str(recipe)),
+    )
+    assert code == 0, err
+    code, _, err = heavylift("up", str(recipe), "--name", "d", "--no-verify")
+    assert code == 0, err
+    assert deployed.run().findings == ()
+    terms = compared(deployed, recipe)
+    assert terms["kv_cache"].measured_bytes == 2048 * 30 * 3 * 64 * 2 * 2
+    assert terms["kv_cache"].agreement is Agreement.EQUAL
+    assert {each.agreement for each in terms.values()} <= {
+        *(Agreement.EQUAL, Agreement.INSIDE, Agreement.NEW)
+    }
+    assert len(terms) > 2
+
+
+def test_a_model_is_served_by_llama_server_from_its_name_alone(
+    deployed: Field, heavylift: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up MODEL --engine llamacpp`: planned, written, started by the program on PATH, answered."""
+    python = engine_env.engine_python(engine_env.require_installed())
+    program = tmp_path / "bin" / "llama-server"
+    program.parent.mkdir()
+    script = Path(__file__).with_name("pretend_llama_server.py")
+    program.write_text(f'#!/bin/sh\nexec {python} -I {script} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    deployed.names.append("d")
+    code, out, err = heavylift(
+        *("up", "smollm2", "--engine", "llamacpp", "--name", "d", "--no-verify"),
+        *("--context", "1024", "--concurrency", "2"),
+    )
+    assert code == 0, err
+    status = status_of(heavylift)
+    assert (status["engine"], status["ready"]) == ("llamacpp", True)
+    spec = recipes.read(recipes.release_dir("d", 1)).spec
+    argv = spec.ranks[0].argv
+    assert (argv[0], argv[argv.index("--ctx-size") + 1]) == ("llama-server", "1024")
+    assert [each for each in status["findings"] if each["code"].startswith("run.memory")] == []
 
 
 def test_a_file_that_is_no_model_is_explained(deployed: Field, tmp_path: Path) -> None:

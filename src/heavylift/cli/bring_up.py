@@ -120,5 +120,5 @@ def _counts(text_given: str | None) -> tuple[int, ...] | None:
         return None
     words = [each.strip() for each in text_given.split(",")]
     if not all(word.isdecimal() and int(word) for word in words):
-        raise HeavyliftError("USE082", {"value": text_given})
+        raise HeavyliftError("USE088", {"value": text_given})
     return tuple(map(int, words))

@@ -207,7 +207,7 @@ def _write_recipe(model: str, asked: Asked, each: int, folder: Path) -> None:
             model=model,
             rack=rack,
             engine=asked.engine,
-            context_tokens=each,
+            context_tokens=each * asked.concurrency,
             concurrency=asked.concurrency,
         )
 

@@ -16,9 +16,11 @@ from heavylift.bench.prompts import Workload
 from heavylift.bench.records import Load, LoadKind, Stage
 from heavylift.errors import HeavyliftError
 from heavylift.operate import doctoring, operations, rehearse, truth
+from heavylift.facts.catalog import Catalog
 from heavylift.operate.asking import LADDER, TOOLS, Served, lost, tool_word
 from heavylift.operate.operations import Begun, UpWish
 from heavylift.operate.peak import Peak
+from heavylift.operate.proof import features_of
 from heavylift.operate.recipes import EmbeddedWish, Recipe
 from heavylift.records.bring_up import Rung, RungKind, RungStatus
 from heavylift.records.deployment import Phase, RunState
@@ -38,6 +40,8 @@ _EACH: Final = 2
 """Requests per slot: the second meets a server that is busy with the others."""
 
 _WAIT_S: Final = 3600.0
+_SMOKE: Final = ("basics.models", "basics.chat", "basics.stream", TOOLS)
+_WORDS: Final = frozenset({"wrong_answer", "answer_twice"})
 _UNSUPPORTED: Final = "no_dummy_weights"
 
 
@@ -187,11 +191,10 @@ class Climbing:
     def _smoke(self, rung: Rung) -> Rung:
         served = self._served()
         with Peak(self._run) as peak:
-            found = self._verified(
-                rung, served.wish(("basics", TOOLS), answer_tokens=self.wish.answer_tokens)
-            )
+            found = self._verified(rung, served.wish(_SMOKE, answer_tokens=self.wish.answer_tokens))
         self.limit = found.subject.context_tokens
-        return self._of_checks(rung, found, found.checks, peak)
+        own = tuple(check for check in found.checks if check.id != TOOLS)
+        return self._of_checks(rung, found, own, peak)
 
     def _context(self, rung: Rung) -> Rung:
         tokens = rung.context_tokens or 0
@@ -309,7 +312,7 @@ class Climbing:
     def _of_checks(
         self, rung: Rung, found: Verification, checks: tuple[CheckResult, ...], peak: Peak
     ) -> Rung:
-        failed = [check for check in checks if check.status in (Status.FAIL, Status.UNKNOWN)]
+        failed = [check for check in checks if self._counts(check)]
         requests, errors = lost(checks)
         reasons: dict[str, int] = {}
         for check in checks:
@@ -324,9 +327,18 @@ class Climbing:
             errors=errors,
             error_ratio=errors / requests if requests else None,
             failures=reasons,
-            evidence=tuple(line for check in failed for line in check.evidence[:1]),
+            evidence=tuple(line for check in checks for line in check.evidence[:1]),
         )
         return self._judged(climbed, found, peak)
+
+    def _counts(self, check: CheckResult) -> bool:
+        """Whether a check stops here. Wrong words do where the model is known to find the right
+        ones; they are recorded of any.
+        """
+        if check.status not in (Status.FAIL, Status.UNKNOWN):
+            return False
+        words = frozenset(check.reasons)
+        return bool(features_of(Catalog(), self.recipe)) or not words or not words <= _WORDS
 
     def _judged(self, rung: Rung, tools: Verification, peak: Peak) -> Rung:
         """With how tool calls came, the memory, and the engine still being the one it was."""
@@ -342,7 +354,8 @@ class Climbing:
             return climbed
         if run is None or self._run is None or run.attempt != self._run.attempt:
             return replace(climbed, status=RungStatus.FAILED, reason="engine_ended")
-        if tools.verdict is Status.FAIL and climbed.tool_calls == "malformed":
+        knows_tools = "tools" in features_of(Catalog(), self.recipe)
+        if knows_tools and climbed.tool_calls == "malformed":
             return replace(climbed, status=RungStatus.FAILED, reason="tool_calls")
         return climbed
 

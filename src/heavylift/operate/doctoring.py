@@ -30,14 +30,14 @@ class Examined:
 def examine(recipe: Recipe, despite: Iterable[str] = ()) -> Examined:
     """Look at this machine and judge it for a recipe. Takes seconds, minutes at worst.
 
-    Raises USE081 for a finding that no check has.
+    Raises USE087 for a finding that no check has.
     """
     catalog = Catalog()
     facts = {group: catalog.checks(group) for group in GROUPS}
     known = {check.id for checks in facts.values() for check in checks}
     taken = frozenset(despite)
     for name in sorted(taken - known):
-        raise HeavyliftError("USE081", {"finding": name})
+        raise HeavyliftError("USE087", {"finding": name})
     spec = recipe.spec
     place = None if spec.model_path is None else Path(spec.model_path)
     wanted = Wanted(checkpoint=place if place is not None and place.is_dir() else None)

@@ -13,7 +13,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.launch.keeper import PR_SET_CHILD_SUBREAPER
 from heavylift.launch.supervisor import Hooks, Job, Measured, Proof, Ready, Supervisor, new_run
-from heavylift.operate import memory, preparation, recipes, secret_file, truth
+from heavylift.operate import memory, placement, preparation, recipes, secret_file, truth
 from heavylift.operate.explain import Explaining
 from heavylift.operate.operations import UP
 from heavylift.operate.proof import Proving
@@ -107,11 +107,12 @@ class _Supervising:
 
     def _measure(self, ready: Ready) -> Measured:
         measured = memory.measure(self._recipe, ready.attempt, ready.logs[0])
+        placed = placement.findings(self._catalog, self._recipe, ready)
         if measured.receipt is None:
-            return Measured(findings=measured.findings)
+            return Measured(findings=(*measured.findings, *placed))
         digest = self._store.save_receipt(measured.receipt)
         self._store.add_receipt_digest(self._deployment.name, self._deployment.release, digest)
-        return Measured(findings=measured.findings, receipt_digest=digest)
+        return Measured(findings=(*measured.findings, *placed), receipt_digest=digest)
 
     def _judged(self, run: RunState, proof: Proof) -> None:
         verdict = Verdict(

@@ -36,7 +36,7 @@ def embedded_launch(
     settings = embedded.EmbeddedSettings(
         model_path=start.model_path or wish.embedded.model_path,
         model=start.served_name or plan.model,
-        slot_tokens=slot_tokens(plan.context_tokens),
+        slot_tokens=slot_tokens(plan.context_tokens, plan.concurrency),
         slots=plan.concurrency,
         port=start.port or _PORT,
         deadline_s=seconds,

@@ -21,9 +21,11 @@ from heavylift.records.launch import RankSpec
 CONTEXT_MULTIPLE = 256
 
 
-def slot_tokens(context: int) -> int:
-    """A context in cells: llama.cpp rounds the cells of each slot up to 256."""
-    return -(-context // CONTEXT_MULTIPLE) * CONTEXT_MULTIPLE
+def slot_tokens(context: int, slots: int) -> int:
+    """The cells of each slot: its share of the planned context, which is one pot for all slots.
+    llama.cpp rounds it up to 256.
+    """
+    return -(-context // (slots * CONTEXT_MULTIPLE)) * CONTEXT_MULTIPLE
 
 
 def build(sheet: Sheet) -> Built:
@@ -37,7 +39,7 @@ def build(sheet: Sheet) -> Built:
     sheet.flag("--host", job.engine_host, exposure("bind_host"))
     sheet.flag("--port", port, exposure("port"))
     context = planned(job, "context_tokens", "context_shared")
-    sheet.flag("--ctx-size", slot_tokens(plan.context_tokens) * slots, context)
+    sheet.flag("--ctx-size", slot_tokens(plan.context_tokens, slots) * slots, context)
     sheet.flag("--parallel", slots, planned(job, "concurrency", "slots"))
     if not job.on_host:
         sheet.flag("--n-gpu-layers", 999, computed("all_layers"))

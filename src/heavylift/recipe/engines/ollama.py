@@ -46,7 +46,9 @@ def build(sheet: Sheet) -> Built:
     if job.start.key:
         sheet.note("key_needs_gateway", engine=job.serving.title)
     sheet.note("ollama_decides")
-    modelfile = f"FROM {source}\nPARAMETER num_ctx {slot_tokens(plan.context_tokens)}\n"
+    modelfile = (
+        f"FROM {source}\nPARAMETER num_ctx {slot_tokens(plan.context_tokens, plan.concurrency)}\n"
+    )
     rank = RankSpec(
         rank=0,
         name=rank_name(job, 0),
