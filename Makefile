@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-slurm test-vllm-quality test-package test-ray test-vllm test-ssh \
-	test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-search \
+	test-up-slurm test-up-kills lint types imports check bench bench-diagnose bench-plan bench-search \
 	bench-stream bench-lint bench-speed speed-facts bench-gateway bench-client bench-batch \
 	bench-simulate bench-batch-memory recipe-docs recipe-golden test-vllm-args schemas clean
 
@@ -62,7 +62,11 @@ test-vllm: setup
 		"$$($(BIN)/python -c 'from heavylift.launch.engine_env import smollm2_path; print(smollm2_path())')" \
 		$(VLLM_MODELS)
 	HEAVYLIFT_VLLM_ENV=$(abspath $(VLLM_ENV)) HEAVYLIFT_VLLM_MODELS=$(abspath $(VLLM_MODELS)) \
-		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py
+		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py tests/vllm/test_rehearse_vllm.py
+
+# Every part of a deployment killed at every phase of its start.
+test-up-kills: setup
+	HEAVYLIFT_TEST_KILLS=1 $(BIN)/python -m pytest tests/e2e/test_up_scripted.py -k "supervisor or killed"
 
 # Two hosts: network namespaces with a real sshd each. Needs root, ip and sshd.
 test-ssh: setup

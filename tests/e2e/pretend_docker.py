@@ -9,11 +9,12 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 
 def main(words: list[str]) -> int:
     """Do what is asked, or pretend to."""
-    with open(os.environ["PRETEND_DOCKER_LOG"], "a", encoding="utf-8") as log:
+    with Path(os.environ["PRETEND_DOCKER_LOG"]).open("a", encoding="utf-8") as log:
         log.write(json.dumps(words) + "\n")
     if words[0] == "pull":
         for line in (

@@ -22,8 +22,8 @@ def main(words: list[str]) -> None:
     parameters.endpoint_metrics = "--metrics" in words
     parameters.cpuparams.n_threads = 1
     parameters.verbosity = 4
-    xllamacpp.Server(parameters)
-    while True:
+    server = xllamacpp.Server(parameters)  # held: it ends with its last reference
+    while server:
         signal.pause()
 
 

@@ -33,8 +33,8 @@ def by_kind(found: BringUp, kind: RungKind) -> list[Rung]:
 def test_every_rung_leaves_its_record_and_the_first_that_fails_stops(
     deployed: Field, tmp_path: Path
 ) -> None:
-    """Rehearsed twice, loaded, asked; a rung over the server's limit stops it with the reason. Begun
-    again it goes on there, and what passed is not done twice.
+    """Rehearsed twice, loaded, asked; a rung over the server's limit stops it with the reason.
+    Begun again it goes on there, and what passed is not done twice.
     """
     deployed.names.append("d")
     model = write_model(tmp_path / "model")
@@ -86,13 +86,13 @@ def test_an_engine_that_fails_under_load_stops_there(deployed: Field, tmp_path: 
 
 
 @pytest.fixture
-def embedded(deployed_embedded: Field) -> Field:  # noqa: F811
+def embedded(deployed_embedded: Field) -> Field:
     """A field of deployments with the embedded engine."""
     return deployed_embedded
 
 
 def test_the_real_engine_is_brought_up(embedded: Field) -> None:
-    """The doctor, then llama.cpp: it invents no weights, which is said, and the rungs above pass."""
+    """The doctor, then llama.cpp: it invents no weights, which is said; the rungs above pass."""
     embedded.names.append("b")
     code, out, err = heavylift(
         *("bring-up", "smollm2", "--name", "b", "--contexts", "256", "--concurrency", "1"),

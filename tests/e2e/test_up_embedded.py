@@ -217,7 +217,7 @@ def test_a_model_is_served_by_llama_server_from_its_name_alone(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     deployed.names.append("d")
-    code, out, err = heavylift(
+    code, _, err = heavylift(
         *("up", "smollm2", "--engine", "llamacpp", "--name", "d", "--no-verify"),
         *("--context", "1024", "--concurrency", "2"),
     )

@@ -42,7 +42,7 @@ after_s = 0.2
 line = "loading weights: 1 of 4"
 
 [[start]]
-after_s = 0.7
+after_s = 0.4
 line = "loading weights: 3 of 4"
 
 [[start]]
@@ -103,10 +103,12 @@ def test_an_api_over_a_dead_engine_is_found_and_started_again(
     """Health, models and metrics answer 200, but no step is taken: dead, and started again, up to
     the limit, which is said.
     """
-    rules = replace(QUICK, suspect_s=0.6, probe_timeout_s=1.0, heartbeat_s=0.4)
+    rules = replace(
+        QUICK, suspect_s=0.4, probe_timeout_s=0.6, heartbeat_s=0.2, restart_limit=1, grace_s=0.5
+    )
     deployed.follow(deployed.up(write_recipe(tmp_path / "r", "freezes", rules=rules)))
     over = deployed.until(lambda now: now.phase is Phase.FAILED)
-    assert over.restarts == QUICK.restart_limit
+    assert over.restarts == rules.restart_limit
     assert over.failure is not None
     assert (over.failure.code, over.failure.restart_reason) == ("RUN032", "limit")
     assert over.failure.params["reason"] in ("no_steps_no_answer", "idle_with_work")
@@ -115,14 +117,15 @@ def test_an_api_over_a_dead_engine_is_found_and_started_again(
 
 def test_a_long_prompt_is_left_alone(deployed: Field, tmp_path: Path) -> None:
     """For many times the suspicion's span no token comes, and the engine is not touched."""
-    deployed.follow(deployed.up(write_recipe(tmp_path / "r", "long-prefill")))
+    rules = replace(QUICK, suspect_s=0.5, probe_timeout_s=1.0)
+    deployed.follow(deployed.up(write_recipe(tmp_path / "r", "long-prefill", rules=rules)))
     before = deployed.status()
     endpoint = Endpoint.parse(str(before.url))
     request = ChatRequest(
         model="scripted", messages=({"role": "user", "content": "a long prompt"},)
     )
     waiting = threading.Thread(
-        target=ask, args=(endpoint, request), kwargs={"limits": Limits(total_s=8.0)}, daemon=True
+        target=ask, args=(endpoint, request), kwargs={"limits": Limits(total_s=4.0)}, daemon=True
     )
     waiting.start()
     seen = set()
@@ -243,16 +246,23 @@ def _in_process(now: DeploymentStatus) -> bool:
 WHEN = {"process": _in_process, "weights": _in_weights, "ready": _ready}
 
 
-@pytest.mark.parametrize(
-    ("what", "when"),
-    [
-        ("supervisor", "process"),
-        ("supervisor", "weights"),
-        ("supervisor", "ready"),
-        ("supervisor and keeper", "ready"),
-        ("all", "weights"),
-    ],
+VICTIMS = ("supervisor", "supervisor and keeper", "all")
+IS_WHOLE = bool(os.environ.get("HEAVYLIFT_TEST_KILLS"))
+"""`make test-up-kills`: every victim at every phase. Else each victim and each phase once."""
+
+LOSSES = (
+    [(what, when) for what in VICTIMS for when in WHEN]
+    if IS_WHOLE
+    else [("supervisor", "process"), ("all", "weights"), ("supervisor and keeper", "ready")]
 )
+DEATHS = (
+    [(what, when) for what in ("keeper", "engine") for when in WHEN]
+    if IS_WHOLE
+    else [("keeper", "ready"), ("engine", "weights")]
+)
+
+
+@pytest.mark.parametrize(("what", "when"), LOSSES)
 def test_without_its_supervisor_nothing_runs_on_and_up_begins_anew(
     deployed: Field, tmp_path: Path, what: str, when: str
 ) -> None:
@@ -276,7 +286,7 @@ def test_without_its_supervisor_nothing_runs_on_and_up_begins_anew(
     assert (run.phase, deployed.status().ready) == (Phase.READY, True)
 
 
-@pytest.mark.parametrize(("what", "when"), [("keeper", "ready"), ("engine", "weights")])
+@pytest.mark.parametrize(("what", "when"), DEATHS)
 def test_a_killed_engine_is_started_again_and_leaves_nothing(
     deployed: Field, tmp_path: Path, what: str, when: str
 ) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -59,7 +60,7 @@ def pretend(folder: Path, name: str) -> None:
     program.chmod(0o755)
 
 
-def changed(folder: Path, **changes: object) -> LaunchSpec:
+def changed(folder: Path, **changes: Any) -> LaunchSpec:
     """A recipe with another launch."""
     path = folder / "launch.json"
     spec = replace(msgspec.json.decode(path.read_bytes(), type=LaunchSpec), **changes)
@@ -126,15 +127,13 @@ def test_a_recipe_with_an_image_runs_in_a_container_where_docker_is(
 def test_docker_is_left_alone_where_processes_are_wanted(
     deployed: Field, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--target processes`, by the command: no client is called; nor is one called by `docker` where
-    what it is asked to run is not there.
-    """
+    """`--target processes` calls no client; without it one is, and what nobody tried is said."""
     monkeypatch.setenv("PRETEND_DOCKER_LOG", str(tmp_path / "docker.log"))
     pretend(programs, "docker")
     recipe = write_recipe(tmp_path / "r", "healthy")
     changed(recipe, image="example/engine:1.0", host_network=True)
     deployed.names.append("d")
-    code, out, err = heavylift(
+    code, _, err = heavylift(
         *("up", str(recipe), "--name", "d", "--no-verify", "--no-doctor", "--target", "processes")
     )
     assert code == 0, err
@@ -221,7 +220,7 @@ def test_what_the_doctor_finds_stops_a_start_unless_it_is_taken_on(
     stopping = [each["id"] for each in json.loads(out)["findings"]]
     assert stopping
     assert all(each["severity"] == "fail" for each in json.loads(out)["findings"])
-    assert f"--despite {sorted(stopping)[0]}" in err
+    assert f"--despite {min(stopping)}" in err
     deployed.names.append("d")
     taken = [word for name in stopping for word in ("--despite", name)]
     code, _, err = heavylift("up", str(recipe), "--name", "d", "--no-verify", *taken)

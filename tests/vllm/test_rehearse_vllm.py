@@ -65,7 +65,7 @@ def rehearsed(tmp_path: Path, model: Path, layers: int | None) -> Rehearsal:
 def test_a_dense_model_without_weights_comes_up(
     deployed: Field, tmp_path: Path, layers: int | None
 ) -> None:
-    """The tokens of the cache follow from the layers left: those of the whole model at full size."""
+    """The tokens of the cache follow from the layers that are left, or from all of them."""
     del deployed
     model = without_weights(tmp_path, "smollm2")
     config = json.loads((model / "config.json").read_text())
@@ -79,7 +79,7 @@ def test_a_dense_model_without_weights_comes_up(
 
 
 def test_a_hybrid_is_cut_with_its_list_of_layers(deployed: Field, tmp_path: Path) -> None:
-    """Eight layers in the config, four left: the list of their kinds is as long as they are many."""
+    """Eight layers in the config, four left: the list of their kinds has four entries."""
     del deployed
     kinds = json.loads(
         (Path(os.environ["HEAVYLIFT_VLLM_MODELS"]) / "hybrid" / "config.json").read_text()

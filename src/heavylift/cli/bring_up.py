@@ -1,4 +1,4 @@
-"""`heavylift bring-up`: a recipe is taken into use rung by rung, and stops at the first that fails."""
+"""`heavylift bring-up`: a recipe is taken into use rung by rung, up to the first that fails."""
 
 from __future__ import annotations
 

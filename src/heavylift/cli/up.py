@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +149,7 @@ class Asked:
 def wanted(
     source: str,
     asked: Asked = Asked(),
-    made: contextlib.ExitStack | None = None,  # noqa: B008
+    made: contextlib.ExitStack | None = None,
 ) -> Path | EmbeddedWish:
     """A recipe's folder, or what the embedded engine is to serve; the recipe of a model by another
     engine is made in a folder that lasts as long as `made`.
@@ -261,7 +262,6 @@ def _failed(out: Sink, thing: Path | EmbeddedWish, despite: tuple[str, ...]) -> 
     out.record("doctor", dataclasses.replace(shown, findings=stopping))
     for name in sorted(names):
         out.note("up.doctor_stops", finding=name)
-    out.next_command(
-        f"heavylift doctor --for {thing / 'launch.json' if isinstance(thing, Path) else thing.model} -v"
-    )
+    subject = str(thing / recipes.LAUNCH) if isinstance(thing, Path) else thing.model
+    out.next_command(f"heavylift doctor --for {shlex.quote(subject)} -v")
     return Exit.ENVIRONMENT

@@ -69,8 +69,8 @@ class ServingEngine:
     engine's. `deadline_flags` and
     `deadline_variables` carry the time a start may take, in seconds. `other_build`: the table
     was read from another build than the versions that it stands for. `rehearsal` None = no way is
-    known to start it without weights. `prepares_late`: what is done before serving needs its server.
-    `placement_path`: where it tells which part of a loaded model is on cards.
+    known to start it without weights. `prepares_late`: what is done before serving needs its
+    server. `placement_path`: where it tells which part of a loaded model is on cards.
     """
 
     title: str

@@ -20,8 +20,8 @@ from heavylift.errors import HeavyliftError
 from heavylift.launch import cards, processes
 from heavylift.launch.attempt import Attempt
 from heavylift.launch.background import Background
-from heavylift.launch.preparing import Ways
 from heavylift.launch.liveness import Judgement, Liveness, Look, Probe
+from heavylift.launch.preparing import Ways
 from heavylift.launch.restarts import Decision, End, decide
 from heavylift.launch.starting import Course, Signs, Starting, eta_s
 from heavylift.records.deployment import (

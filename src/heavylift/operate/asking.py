@@ -55,7 +55,7 @@ class Served:
         answer_tokens: int,
         context_tokens: int | None = None,
     ) -> verification.Wish:
-        """A verification of some checks. Answers may take as long as a prompt of a million tokens."""
+        """A verification of some checks; answers may take as long as a prompt of a million."""
         catalog = Catalog()
         return verification.Wish(
             endpoint=self.endpoint(),

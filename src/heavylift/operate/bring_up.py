@@ -1,4 +1,4 @@
-"""Bringing a deployment up rung by rung: stops at the first that fails, goes on where it stopped."""
+"""Bringing a deployment up rung by rung: it stops at the first that fails, and goes on there."""
 
 from __future__ import annotations
 

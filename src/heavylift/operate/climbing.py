@@ -15,8 +15,8 @@ from heavylift.bench.files import shipped_prose
 from heavylift.bench.prompts import Workload
 from heavylift.bench.records import Load, LoadKind, Stage
 from heavylift.errors import HeavyliftError
-from heavylift.operate import doctoring, operations, rehearse, truth
 from heavylift.facts.catalog import Catalog
+from heavylift.operate import doctoring, operations, rehearse, truth
 from heavylift.operate.asking import LADDER, TOOLS, Served, lost, tool_word
 from heavylift.operate.operations import Begun, UpWish
 from heavylift.operate.peak import Peak

@@ -78,7 +78,7 @@ class Peak:
 
 
 def _held(pid: int) -> int:
-    """Bytes of a process, each shared page divided by those who share it; 0 for one that is gone."""
+    """Bytes of a process, a shared page divided by those who share it; 0 for one that is gone."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
             if line.startswith("Pss:"):

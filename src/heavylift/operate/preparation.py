@@ -25,7 +25,8 @@ def place(
 ) -> str | None:
     """Put a kept recipe where it is to run; what it runs by when that is not a plain process.
 
-    `target` None = containers where the recipe has an image and this machine Docker, else processes.
+    `target` None = containers where the recipe has an image and this machine Docker, else
+    processes.
     Raises what the targets raise.
     """
     if target is not None and target in clusters.TARGETS:

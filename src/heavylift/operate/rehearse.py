@@ -97,7 +97,7 @@ def rehearse(wish: RehearseWish, on_change: OnChange) -> Rehearsal:
     placed = replace(
         recipe, spec=recipes.read(kept).spec, rules=replace(recipe.rules, restart_limit=0)
     )
-    run = _Rehearsing(catalog, placed, wish, name, folder, on_change)
+    run = _Rehearsing(catalog, placed, wish=wish, name=name, folder=folder, on_change=on_change)
     rehearsal = run.run(layers, recipe.digest)
     rehearsal = replace(rehearsal, image=recipe.spec.image, notes=tuple(notes))
     return _keep(rehearsal, folder)
@@ -131,6 +131,7 @@ class _Rehearsing:
         self,
         catalog: Catalog,
         recipe: Recipe,
+        *,
         wish: RehearseWish,
         name: str,
         folder: Path,

@@ -226,8 +226,8 @@ class Supervision:
     `probe_timeout_s`. An idle engine is asked for a token every `heartbeat_s`. A start without any
     sign of progress for `stall_s` is stalled. An engine that ended is started again at most
     `restart_limit` times within `restart_window_s`, after `backoff_s`, doubled each time up to
-    `backoff_most_s`. `grace_s` is the time between asking an engine to end and ending it. The log of
-    a serving engine is cut into parts of `log_limit_bytes`: its start, its last, the one before.
+    `backoff_most_s`. `grace_s` is the time between asking an engine to end and ending it. The log
+    of a serving engine is cut into parts of `log_limit_bytes`: its start, its last, the one before.
     """
 
     suspect_s: float = 30.0

@@ -32,6 +32,19 @@ def lines(rehearsal: Rehearsal) -> Iterator[str]:
         engine=rehearsal.engine,
         version=rehearsal.engine_version,
     )
+    yield from _figures(rehearsal)
+    yield from _why_not(rehearsal)
+    for note in rehearsal.notes:
+        yield from wrapped(text(f"rehearsal.note.{note}"), f"{glyphs()['warn']} ")
+    untold = ", ".join(text(f"rehearsal.untold.{each}") for each in rehearsal.untold)
+    yield from wrapped(text("rehearsal.untold", what=untold), f"{glyphs()['unknown']} ")
+    if rehearsal.receipt_file is not None:
+        yield from wrapped(text("rehearsal.receipt", path=rehearsal.receipt_file), "")
+    if rehearsal.log is not None:
+        yield text("status.log", path=rehearsal.log)
+
+
+def _figures(rehearsal: Rehearsal) -> Iterator[str]:
     if rehearsal.image is not None:
         yield text("rehearsal.image", image=rehearsal.image)
     if rehearsal.ready_s is not None:
@@ -44,15 +57,11 @@ def lines(rehearsal: Rehearsal) -> Iterator[str]:
             yield text("rehearsal.term", term=term.term, gib=f"{term.bytes / GIB:,.2f}")
     for finding in rehearsal.findings:
         yield from finding_lines(finding)
+
+
+def _why_not(rehearsal: Rehearsal) -> Iterator[str]:
     if rehearsal.reason is not None:
-        yield from wrapped(text("rehearsal.reason", reason=rehearsal.reason), "x ")
+        words = text("rehearsal.reason", reason=rehearsal.reason)
+        yield from wrapped(words, f"{glyphs()['fail']} ")
     if rehearsal.failure is not None:
         yield from failure_lines(rehearsal.failure)
-    for note in rehearsal.notes:
-        yield from wrapped(text(f"rehearsal.note.{note}"), f"{glyphs()['warn']} ")
-    untold = ", ".join(text(f"rehearsal.untold.{each}") for each in rehearsal.untold)
-    yield from wrapped(text("rehearsal.untold", what=untold), f"{glyphs()['unknown']} ")
-    if rehearsal.receipt_file is not None:
-        yield from wrapped(text("rehearsal.receipt", path=rehearsal.receipt_file), "")
-    if rehearsal.log is not None:
-        yield text("status.log", path=rehearsal.log)

@@ -158,8 +158,8 @@ def run_argv(
 ) -> tuple[str, ...]:
     """`docker run …` of a rank as words, no shell in between; `argv` in place of its own.
 
-    `groups` are the numbers of the host's groups, `rdma` whether it has such devices, `folder` where
-    the recipe's files lie. Addresses stay tokens. Raises REC056 for a group the host has not.
+    `groups` are the numbers of the host's groups, `rdma` whether it has such devices, `folder`
+    where the recipe's files lie. Addresses stay tokens. Raises REC056 for a group the host has not.
     """
     published = view.spec.bind_host or LOOPBACK[0]
     view = inside(view)
