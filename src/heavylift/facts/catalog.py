@@ -43,6 +43,8 @@ from heavylift.facts.schema import (
     CheckpointFormat,
     EngineFacts,
     FamilyFacts,
+    Golden,
+    GoldenBook,
     GpuFacts,
     MetricBook,
     ModelFacts,
@@ -143,6 +145,10 @@ class Catalog:
     def reply_formats(self) -> tuple[ReplyFormat, ...]:
         """What is known of the replies of models: their markers, what they can do."""
         return self._load(ReplyBook, "served/replies.toml").formats
+
+    def goldens(self) -> tuple[Golden, ...]:
+        """Requests whose number of prompt tokens is known."""
+        return self._load(GoldenBook, "served/goldens.toml").goldens
 
     def symptoms(self) -> tuple[SymptomBook, ...]:
         """All books of symptoms."""
@@ -361,6 +367,7 @@ class Catalog:
         served: dict[str, Callable[[], object]] = {
             "metrics": self.metric_names,
             "replies": self.reply_formats,
+            "goldens": self.goldens,
         }
         _collect(lambda name: served[name](), self.ids("served"), defects)
 

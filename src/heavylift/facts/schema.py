@@ -585,6 +585,25 @@ class ReplyBook:
     formats: tuple[ReplyFormat, ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Golden(Rule):
+    """A request to models of `families` whose prompt is known to have so many tokens: the user's
+    `content`, and what joins the body (JSON).
+    """
+
+    name: str
+    content: str
+    body: str
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenBook:
+    """All known counts."""
+
+    goldens: tuple[Golden, ...]
+
+
 # --- what is shown first --------------------------------------------------------------------------
 
 

@@ -1,12 +1,8 @@
-"""JSON Schemas of the shared records, for programs that read them: `docs/schemas`.
-
-`python -m heavylift.records.json_schema FOLDER` writes one file per record.
-"""
+"""JSON Schemas of the shared records, for programs that read them: `docs/schemas`."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -43,23 +39,12 @@ def document(record: type) -> dict[str, Any]:
     return {"$schema": _DIALECT, "title": record.__name__, **reference, "$defs": parts}
 
 
-def files() -> dict[str, bytes]:
-    """Every schema file: its name and its content."""
+def files(records: Mapping[str, type]) -> dict[str, bytes]:
+    """The schema file of each record: its name and its content."""
     return {
         f"{name}.schema.json": msgspec.json.format(
             msgspec.json.encode(document(record), order="deterministic"), indent=2
         )
         + b"\n"
-        for name, record in RECORDS.items()
+        for name, record in records.items()
     }
-
-
-def main(folder: Path) -> None:
-    """Writes the schema files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files().items():
-        (folder / name).write_bytes(content)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
