@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-package test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
+.PHONY: setup demo test test-package test-ray test-vllm test-ssh test-up-slurm check lint types imports bench bench-plan bench-stream bench-diagnose \
 	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
 	test-vllm-quality \
 	clean
@@ -45,6 +45,28 @@ $(VENV)-ray/.installed: pyproject.toml requirements/ray.txt
 	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/ray.txt
 	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
+
+# The real vLLM on a CPU through `up`: 3.5 GB and half an hour the first time. VLLM_ENV=FOLDER takes
+# an environment that is there.
+VLLM_ENV ?= $(VENV)-vllm
+VLLM_MODELS ?= .cache/vllm-models
+
+test-vllm: setup
+	test -n "$(filter-out $(VENV)-vllm,$(VLLM_ENV))" || $(BIN)/python tests/vllm/install.py $(VENV)-vllm
+	$(BIN)/heavylift engine install embedded
+	$(VLLM_ENV)/bin/python tests/vllm/make_models.py \
+		"$$($(BIN)/python -c 'from heavylift.launch.engine_env import smollm2_path; print(smollm2_path())')" \
+		$(VLLM_MODELS)
+	HEAVYLIFT_VLLM_ENV=$(abspath $(VLLM_ENV)) HEAVYLIFT_VLLM_MODELS=$(abspath $(VLLM_MODELS)) \
+		$(BIN)/python -m pytest tests/vllm
+
+# Two hosts: network namespaces with a real sshd each. Needs root, ip and sshd.
+test-ssh: setup
+	HEAVYLIFT_TEST_SSH=1 $(BIN)/python -m pytest tests/ssh
+
+# A recipe submitted by `up` to a real one-node Slurm. Needs root, Slurm's and munge's programs.
+test-up-slurm: setup
+	HEAVYLIFT_TEST_SLURM=1 $(BIN)/python -m pytest tests/slurm
 
 lint: setup
 	$(BIN)/ruff check .
@@ -99,4 +121,4 @@ schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
-	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

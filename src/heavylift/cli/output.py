@@ -50,6 +50,10 @@ _SCREENS: Final = {
     "pd": "pd",
     "decide": "decide",
     "usage": "usage",
+    "status": "status",
+    "status_report": "status_report",
+    "releases": "releases",
+    "release_diff": "release_diff",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -30,6 +30,7 @@ from heavylift.facts.consistency import Everything, name_key
 from heavylift.facts.decode import Decoder
 from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
+from heavylift.facts.log_schema import LogBook, RestartBook
 from heavylift.facts.price_schema import (
     ApiPriceBook,
     AssumptionBook,
@@ -141,6 +142,15 @@ class Catalog:
         """Figure of an engine's metrics -> the names that engines give it."""
         book = self._load(MetricBook, "served/metrics.toml")
         return {each.field: each.names for each in book.metrics}
+
+    def engine_logs(self) -> LogBook:
+        """What engines' logs tell of a start."""
+        return self._load(LogBook, "served/logs.toml")
+
+    def restarts(self) -> Mapping[str, bool]:
+        """Cause class of a failure -> whether starting again can help, where that is known."""
+        book = self._load(RestartBook, "served/restarts.toml")
+        return {cause: rule.helps for rule in book.restarts for cause in rule.causes}
 
     def reply_formats(self) -> tuple[ReplyFormat, ...]:
         """What is known of the replies of models: their markers, what they can do."""
@@ -365,9 +375,11 @@ class Catalog:
         present = [kind for kind in books if self.ids(kind)]
         _collect(lambda kind: books[kind](), present, defects)
         served: dict[str, Callable[[], object]] = {
+            "logs": self.engine_logs,
             "metrics": self.metric_names,
             "replies": self.reply_formats,
             "goldens": self.goldens,
+            "restarts": self.restarts,
         }
         _collect(lambda name: served[name](), self.ids("served"), defects)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.records.decision import Decision
+from heavylift.records.deployment import StatusReport
 from heavylift.records.finding import Finding
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
@@ -23,6 +24,7 @@ RECORDS: Final[dict[str, type]] = {
     "finding": Finding,
     "receipt": Receipt,
     "release": Release,
+    "status": StatusReport,
     "snapshot": Snapshot,
     "speed": Speed,
     "prefill-decode": PrefillDecode,

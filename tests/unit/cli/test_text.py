@@ -16,7 +16,9 @@ from heavylift.cli.text import keys, text
 from heavylift.locale.catalogue import parse
 
 SOURCE = Path(heavylift.__file__).parent
-CODE = re.compile(r"(?:USE|FACT|CKPT|PLAN|REC|PRE|ENV|RUN|VER|BAT|GW|WIRE|DEV|STA|LINT|DIAG)\d{3}")
+CODE = re.compile(
+    r"(?:USE|FACT|CKPT|PLAN|REC|PRE|ENV|RUN|OPS|VER|BAT|GW|WIRE|DEV|STA|LINT|DIAG)\d{3}"
+)
 
 
 def strings(folder: Path) -> Iterator[str]:
