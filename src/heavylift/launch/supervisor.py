@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
-from heavylift.launch import cards, processes
+from heavylift.launch import processes
 from heavylift.launch.attempt import Attempt
 from heavylift.launch.background import Background
 from heavylift.launch.liveness import Judgement, Liveness, Look, Probe
@@ -35,6 +35,7 @@ from heavylift.records.deployment import (
 from heavylift.records.finding import Finding, Severity
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
+from heavylift.telemetry import collect_gpus
 from heavylift.telemetry.engine_log import EngineWords
 from heavylift.telemetry.engine_queue import MetricNames
 
@@ -486,11 +487,11 @@ class _Watch:
         if now_s <= then_s or not self._attempt.is_seen_whole:
             return None
         is_idle = cpu_s - used_s < _IDLE_SHARE * (now_s - then_s)
-        if not is_idle or not cards.are_there():
+        if not is_idle or not collect_gpus.are_there():
             return is_idle
         if self._cards is None or self._cards.is_done:
             self._cards_idle = None if self._cards is None else self._cards.result()
-            self._cards = Background(cards.are_idle)
+            self._cards = Background(collect_gpus.are_idle)
         return self._cards_idle
 
 
