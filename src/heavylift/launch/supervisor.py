@@ -93,7 +93,8 @@ class Hooks:
     """What other stages do for a deployment. Each may raise `HeavyliftError`: then it said nothing.
 
     `explain` completes a failure from the logs; `prove` verifies (None = nobody wants that), in a
-    thread of its own; `measure` reads the memory; `save` keeps a run; `judged` keeps a verdict.
+    thread of its own; `measure` reads the memory; `save` keeps a run; `judged` keeps a verdict;
+    `watch` is given the engine's metrics page (None = it has none) at every look, in a thread.
     """
 
     explain: Callable[[Failure, tuple[Path, ...]], Failure]
@@ -101,6 +102,7 @@ class Hooks:
     save: Callable[[RunState], None]
     judged: Callable[[RunState, Proof], None]
     prove: Callable[[Ready], Proof] | None = None
+    watch: Callable[[Ready, str | None], None] | None = None
 
 
 @dataclass(slots=True)
@@ -358,6 +360,7 @@ class Supervisor:
         proof = None if prove is None else Background(lambda: prove(ready))
         words: Background[str | None] | None = Background(attempt.first_words)
         look_at = 0.0
+        watched: Background[None] | None = None
         while True:
             self._check_stop()
             attempt.look()
@@ -371,7 +374,17 @@ class Supervisor:
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + self._job.rules.look_s
                 self._judge(watch.judgement(), attempt)
+                watched = self._watched(watched, ready, watch.page)
             time.sleep(_TICK_S)
+
+    def _watched(
+        self, before: Background[None] | None, ready: Ready, page: str | None
+    ) -> Background[None] | None:
+        """A look for whoever keeps them, unless the one before is not over."""
+        look = self._hooks.watch
+        if look is None or (before is not None and not before.is_done):
+            return before
+        return Background(lambda: look(ready, page))
 
     def _judge(self, judgement: Judgement, attempt: Attempt) -> None:
         if (judgement.alive, judgement.reason) != (
@@ -452,6 +465,11 @@ class _Watch:
         self._effort = (now_s, attempt.cpu_s())
         self._cards: Background[bool | None] | None = None
         self._cards_idle: bool | None = None
+
+    @property
+    def page(self) -> str | None:
+        """The engine's metrics at the last look; None = it has none, or did not answer."""
+        return self._last_page
 
     def judgement(self) -> Judgement:
         """The word on the engine now; begins what the next look needs."""

@@ -116,6 +116,22 @@ class HostNow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TermNow:
+    """A memory term of the fullest GPU in bytes: planned, and as the engine's log or the GPU tells.
+
+    `basis`: `log`, or `gpu`: what the GPU holds beside the terms of the log. `is_inside` None =
+    not observed, or nothing planned to hold it against.
+    """
+
+    term: str
+    planned_low_bytes: int | None = None
+    planned_high_bytes: int | None = None
+    observed_bytes: int | None = None
+    basis: str | None = None
+    is_inside: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CurvePoint:
     """Memory of the fullest GPU for sequences of `max_model_len` tokens: needed, and held."""
 
@@ -148,5 +164,6 @@ class WatchReport:
     reserves: bool | None = None
     findings: tuple[Finding, ...] = ()
     notes: tuple[Note, ...] = ()
+    terms: tuple[TermNow, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     schema: int = field(default=SCHEMA)

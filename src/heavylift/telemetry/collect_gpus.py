@@ -11,7 +11,6 @@ import contextlib
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from heavylift.telemetry import nvml
 from heavylift.telemetry.gpu_readings import (
     TOOLS,
     GpuReading,
+    Seen,
     of_kernel,
     readings,
     with_memory,
@@ -49,16 +49,6 @@ _FILES: Final = (
     "hwmon/hwmon*/power1_average",
     "hwmon/hwmon*/power1_input",
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """What was told of the GPUs of one machine, and by what. Nothing: `sight` says why."""
-
-    sight: Sight
-    source: str | None = None
-    gpus: tuple[GpuReading, ...] = ()
-    gtt_used_bytes: int | None = None
 
 
 def tools_here() -> tuple[Command, ...]:

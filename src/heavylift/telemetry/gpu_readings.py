@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
+from heavylift.records.watch import Sight
 from heavylift.telemetry.kfd import DrmCard
 
 IN_USE: Final = 0.02
@@ -36,15 +37,37 @@ class GpuReading:
     gtt_total_bytes: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What was told of the GPUs of one machine, and by what. Nothing: `sight` says why."""
+
+    sight: Sight
+    source: str | None = None
+    gpus: tuple[GpuReading, ...] = ()
+    gtt_used_bytes: int | None = None
+
+
+_NVIDIA: Final = (
+    "index,name,memory.used,memory.total,power.draw,power.limit,utilization.gpu,temperature.gpu"
+)
+
 TOOLS: Final[tuple[tuple[str, ...], ...]] = (
     (
         "nvidia-smi",
-        "--query-gpu=index,name,memory.used,memory.total,power.draw,power.limit,utilization.gpu,"
-        "temperature.gpu",
+        f"--query-gpu={_NVIDIA}",
         "--format=csv",
     ),
     ("amd-smi", "metric", "--mem-usage", "--power", "--usage", "--temperature", "--json"),
-    ("rocm-smi", "--showmeminfo", "vram", "gtt", "--showuse", "--showpower", "--showtemp", "--json"),
+    (
+        "rocm-smi",
+        "--showmeminfo",
+        "vram",
+        "gtt",
+        "--showuse",
+        "--showpower",
+        "--showtemp",
+        "--json",
+    ),
 )
 """Commands that say it, as argument lists; the first tool that is there is asked."""
 
@@ -138,8 +161,6 @@ def with_spill(found: Sequence[GpuReading], cards: Sequence[DrmCard]) -> tuple[G
     ):
         return tuple(found)
     return tuple(
-        replace(
-            reading, gtt_used_bytes=card.gtt_used_bytes, gtt_total_bytes=card.gtt_total_bytes
-        )
+        replace(reading, gtt_used_bytes=card.gtt_used_bytes, gtt_total_bytes=card.gtt_total_bytes)
         for reading, card in zip(found, kernel, strict=True)
     )

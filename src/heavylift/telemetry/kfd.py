@@ -145,9 +145,7 @@ class DrmCard:
     power_w: float | None = None
 
 
-_CARD: Final = re.compile(
-    r"/drm/(card\d{1,6})/device/(?:hwmon/hwmon\d{1,6}/)?([^/]+)$", re.ASCII
-)
+_CARD: Final = re.compile(r"/drm/(card\d{1,6})/device/(?:hwmon/hwmon\d{1,6}/)?([^/]+)$", re.ASCII)
 
 
 def parse_drm(files: Mapping[str, str]) -> tuple[DrmCard, ...]:

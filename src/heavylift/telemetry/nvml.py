@@ -66,16 +66,14 @@ def _reading(nvml: Any, gpu: int, at_s: float) -> GpuReading:
             return None
 
     # The second version leaves out what the driver reserves for itself, as nvidia-smi does.
-    memory = told(
-        lambda: nvml.nvmlDeviceGetMemoryInfo(device, version=nvml.nvmlMemory_v2)
-    ) or told(lambda: nvml.nvmlDeviceGetMemoryInfo(device))
+    memory = told(lambda: nvml.nvmlDeviceGetMemoryInfo(device, version=nvml.nvmlMemory_v2)) or told(
+        lambda: nvml.nvmlDeviceGetMemoryInfo(device)
+    )
     name = told(lambda: nvml.nvmlDeviceGetName(device))
     power_mw = told(lambda: nvml.nvmlDeviceGetPowerUsage(device))
     limit_mw = told(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(device))
     use = told(lambda: nvml.nvmlDeviceGetUtilizationRates(device).gpu)
-    temperature = told(
-        lambda: nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU)
-    )
+    temperature = told(lambda: nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU))
     return GpuReading(
         at_s=at_s,
         gpu=gpu,
