@@ -310,7 +310,7 @@ def notes(plan: Plan | None, gpus: Sequence[GpuNow], engine: EngineNow) -> tuple
         return (Note(code="observe.no_plan"),) if gpus else ()
     if not reserves(plan):
         return ()
-    budget = next(budget for budget in plan.budgets if budget.base != "none")
+    budget = next(budget for budget in plan.budgets if budget.fraction is not None)
     params: dict[str, Scalar] = {
         "fraction": budget.fraction,
         "base": budget.base,

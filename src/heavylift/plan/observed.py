@@ -8,7 +8,8 @@ from heavylift.records.ranges import Interval
 
 def reserves(plan: Plan) -> bool:
     """True when the engine takes a share of the memory at its start, whatever is needed of it."""
-    return any(budget.base != "none" for budget in plan.budgets)
+    # The whole of the card is a limit too, and no share that anybody takes.
+    return any(budget.fraction is not None for budget in plan.budgets)
 
 
 def in_use(plan: Plan) -> Interval:
