@@ -196,7 +196,7 @@ def test_a_scrape_shows_the_last_look() -> None:
         exporter.run(scrape)
     assert len(looks) == 1
     assert 'heavylift_engine_generation_tokens_total{deployment="k3"} 640.0' in page
-    assert '# HELP heavylift_gpu_use_ratio' not in page
+    assert "# HELP heavylift_gpu_use_ratio" not in page
     assert 'model="a \\"card\\""' in page
     assert "# TYPE heavylift_gpu_memory_used_bytes gauge" in page
 

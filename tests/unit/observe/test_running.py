@@ -12,6 +12,7 @@ from heavylift.observe.drift import pool_of
 from heavylift.plan.observed import in_use, reserves
 from heavylift.records.finding import Finding
 from heavylift.records.plan import Plan
+from heavylift.records.ranges import Interval
 from heavylift.records.receipt import MeasuredTerm
 from heavylift.records.watch import EngineNow, GpuNow, HostNow, Sight
 from heavylift.units import GIB
@@ -22,8 +23,10 @@ HOST = HostNow(name="rack-7", memory_total_bytes=2048 * GIB, swap_used_bytes=0)
 
 @pytest.fixture(scope="module")
 def plan(make_plan: Callable[..., Plan]) -> Plan:
-    """K3 on eight MI355X by ATOM, which reserves its share."""
-    return make_plan("kimi-k3", "8xMI355X", engine="atom", tensor=8)
+    """K3 on eight MI355X by ATOM, which reserves its share; what lies outside is known."""
+    plan = make_plan("kimi-k3", "8xMI355X", engine="atom", tensor=8)
+    outside = Interval(low=0, high=4 * GIB)
+    return replace(plan, per_gpu=replace(plan.per_gpu, outside_pool_bytes=outside))
 
 
 def gpu(number: int, gib: float, **more: float | int | None) -> GpuNow:
@@ -83,6 +86,13 @@ def test_below_counts_only_where_all_are(plan: Plan) -> None:
     (below,) = found(eight(low - 20), plan)
     assert (below.code, below.params["term"]) == ("observe.below_plan", "pool")
     assert found([*eight(low - 1)[:7], gpu(7, low + 1)], plan) == ()
+
+
+def test_without_a_bound_only_the_card_is_one(plan: Plan) -> None:
+    """What nobody knows to lie outside of the pool cannot be too much."""
+    outside = Interval(low=0, high=None)
+    unknown = replace(plan, per_gpu=replace(plan.per_gpu, outside_pool_bytes=outside))
+    assert in_use(unknown).high == plan.per_gpu.visible_bytes
 
 
 def test_other_gpus_than_planned_are_named(plan: Plan) -> None:
@@ -170,7 +180,9 @@ def test_used_memory_of_an_engine_that_reserves_is_explained(
     (note,) = running.notes(plan, eight(200), ENGINE)
     assert note.code == "observe.pool"
     assert note.params["need_bytes"] == plan.per_gpu.known_total_bytes
-    lean = make_plan("smollm2-135m-instruct", "this-machine", engine="embedded", context_tokens=4096)
+    lean = make_plan(
+        "smollm2-135m-instruct", "this-machine", engine="embedded", context_tokens=4096
+    )
     assert not reserves(lean)
     assert running.notes(lean, [], ENGINE) == ()
     assert running.terms(lean, [], [])[1].term == "kv_cache"
