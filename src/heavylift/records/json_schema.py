@@ -15,8 +15,10 @@ from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release
+from heavylift.records.series import History
 from heavylift.records.snapshot import Snapshot
 from heavylift.records.speed import Speed
+from heavylift.records.watch import WatchReport
 
 RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
@@ -29,6 +31,8 @@ RECORDS: Final[dict[str, type]] = {
     "speed": Speed,
     "prefill-decode": PrefillDecode,
     "decision": Decision,
+    "watch": WatchReport,
+    "history": History,
 }
 """Name of the schema file -> the record."""
 

@@ -29,7 +29,7 @@ def plan(make_plan: Callable[..., Plan]) -> Plan:
     return replace(plan, per_gpu=replace(plan.per_gpu, outside_pool_bytes=outside))
 
 
-def gpu(number: int, gib: float, **more: float | int | None) -> GpuNow:
+def gpu(number: int, gib: float, **more: float | None) -> GpuNow:
     """A GPU of 288 GiB that holds so much."""
     known = GpuNow(
         gpu=number,

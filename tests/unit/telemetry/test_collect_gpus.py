@@ -264,7 +264,7 @@ class _Library(types.ModuleType):
     class NVMLError(Exception):
         """What the library raises."""
 
-    nvmlMemory_v2 = 2
+    nvmlMemory_v2 = 2  # noqa: N815 - the library's name
     NVML_TEMPERATURE_GPU = 0
 
     def __init__(self, *lacks: str) -> None:
