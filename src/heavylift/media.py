@@ -51,7 +51,8 @@ def plain_avi(colour: Rgb, size: int = 64, frames: int = 8) -> bytes:
         *(0, 0, 0, 0, 1, _FRAMES_PER_S, 0, frames, len(frame), 0, 0),
         *(0, 0, size, size),
     )
-    form = struct.pack("<IiiHHIIiiII", 40, size, size, 1, 24, 0, len(frame), 0, 0, 0, 0)
+    # A negative height is top-down: of rows from the bottom a common decoder loses its memory.
+    form = struct.pack("<IiiHHIIiiII", 40, size, -size, 1, 24, 0, len(frame), 0, 0, 0, 0)
     streams = _list(b"strl", _chunk(b"strh", stream) + _chunk(b"strf", form))
     header = _list(b"hdrl", _chunk(b"avih", main) + streams)
     movie = _list(b"movi", _chunk(b"00db", frame) * frames)

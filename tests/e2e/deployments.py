@@ -25,9 +25,9 @@ WAIT_S = 60.0
 """Longer than anything here takes on a machine with much other work."""
 
 QUICK = Supervision(
-    suspect_s=0.6,
-    probe_timeout_s=1.0,
-    heartbeat_s=0.4,
+    suspect_s=1.5,
+    probe_timeout_s=5.0,
+    heartbeat_s=1.0,
     look_s=0.1,
     stall_s=20.0,
     restart_limit=2,

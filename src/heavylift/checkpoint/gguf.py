@@ -22,12 +22,12 @@ DEFAULT_ALIGNMENT: Final = 32
 ALIGNMENT_KEY: Final = "general.alignment"
 
 MAX_ENTRIES: Final = 1 << 16
-MAX_TENSORS: Final = 1 << 20
+MAX_TENSORS: Final = 1 << 18
 MAX_KEY_BYTES: Final = (1 << 16) - 1
 MAX_STRING_BYTES: Final = 1 << 26
 # All values of the metadata together. The largest vocabularies known (with tokens, types, scores
 # and merges) hold about 1.3 million.
-MAX_VALUES: Final = 1 << 23
+MAX_VALUES: Final = 1 << 21
 # ggml's own limits for a tensor: a name of 63 bytes, four dimensions, 2**63-1 elements.
 MAX_TENSOR_NAME_BYTES: Final = 63
 MAX_DIMS: Final = 4
@@ -120,6 +120,13 @@ class GgufFile:
         """Bytes of all tensors, without padding."""
         return sum(tensor.bytes for tensor in self.tensors)
 
+    @property
+    def end(self) -> int:
+        """The byte after the last one of any tensor: a shorter file is truncated."""
+        if not self.tensors:
+            return 0
+        return self.data_offset + max(tensor.offset + tensor.bytes for tensor in self.tensors)
+
     def entry(self, key: str) -> Entry:
         """The metadata entry of that key. Raises CKPT062 when the file has none."""
         if key not in self.metadata:
@@ -127,20 +134,24 @@ class GgufFile:
         return self.metadata[key]
 
 
-def parse(data: bytes | memoryview, *, path: str) -> GgufFile:
+def parse(data: bytes | memoryview, *, path: str, whole: bool = True) -> GgufFile:
     """The header of the GGUF file whose bytes are `data`; `path` only names it in errors.
+
+    `whole`: the data are all of the file, so that tensors beyond their end make it truncated.
+    Otherwise they are its first bytes, and CKPT052 names how many the header needs at least.
 
     Raises `HeavyliftError` CKPT050 to CKPT060 for anything that is not a sound file.
     """
     with memoryview(data) as view, view.cast("B") as octets:
-        return _Reader(octets, path).file()
+        return _Reader(octets, path, whole=whole).file()
 
 
 class _Reader:
     """A cursor over the file that never reads past its end."""
 
-    def __init__(self, view: memoryview, path: str) -> None:
+    def __init__(self, view: memoryview, path: str, *, whole: bool) -> None:
         self._view = view
+        self._whole = whole
         self._path = path
         self._at = 0
         self._values = 0
@@ -253,7 +264,7 @@ class _Reader:
             if row.offset % alignment or row.offset < end:
                 raise self._error("CKPT058", name=row.name, offset=row.offset)
             end = row.offset + row.bytes
-        if rows and data_offset + end > len(self._view):
+        if rows and self._whole and data_offset + end > len(self._view):
             raise self._truncated(data_offset + end)
 
     # --- primitives ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Reads the headers of a local checkpoint: a folder of shards, one file, or an index.
+"""Reads the headers of a checkpoint: shards with or without an index, one file, or GGUF.
 
 Only headers are read, shard by shard, so that memory does not grow with the checkpoint: 1.56 TB in
 96 files cost 76 MB of reading. Nothing a checkpoint brings is ever run.
@@ -7,8 +7,6 @@ Only headers are read, shard by shard, so that memory does not grow with the che
 from __future__ import annotations
 
 import gc
-import os
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +14,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Any, Final
 
 import msgspec
 
-from heavylift.checkpoint import grouping, safetensors
+from heavylift.checkpoint import gguf_parts, grouping, safetensors
 from heavylift.checkpoint.defects import CheckpointError, Defect, at_most
+from heavylift.checkpoint.files import Files, LocalFiles, OpenFile, is_file_name
 from heavylift.checkpoint.grouping import HeaderGroup, TensorKey
 from heavylift.checkpoint.safetensors import HeaderTable
 from heavylift.errors import HeavyliftError
@@ -29,8 +28,12 @@ from heavylift.units import MIB
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 SHARD_SUFFIX: Final = ".safetensors"
-INDEX_LIMIT_BYTES: Final = 192 * MIB
+INDEX_LIMIT_BYTES: Final = 128 * MIB
 """The longest index that is read; that of 497,220 tensors has 57 MiB."""
+
+INDEX_ENTRIES_LIMIT: Final = 1_000_000
+SHARDS_LIMIT: Final = 10_000
+"""Twice the tensors and a hundred times the shards of Kimi K3: more in one index is an attack."""
 
 TENSORS_LIMIT: Final = 2_000_000
 KINDS_LIMIT: Final = 250_000
@@ -57,15 +60,18 @@ class Checkpoint:
     """What the headers of a checkpoint say, and every defect found on the way.
 
     `ignored` are safetensors files in the folder that its index does not name. `index_total_bytes`
-    is the index's own sum; None without an index or where it states none.
+    is the index's own sum; None without an index or where it states none. `where` is the folder,
+    file or hub id. `metadata` are single values of a GGUF header.
     """
 
-    path: Path
+    where: str
     files: tuple[ShardFile, ...]
     groups: tuple[HeaderGroup, ...]
     defects: tuple[Defect, ...]
     ignored: tuple[str, ...] = ()
     index_total_bytes: int | None = None
+    file_format: str = "safetensors"
+    metadata: Mapping[str, gguf_parts.Value] = field(default_factory=dict)
 
     @property
     def tensors(self) -> int:
@@ -83,18 +89,21 @@ class Checkpoint:
         return sum(file.file_bytes for file in self.files)
 
     def require_sound(self) -> None:
-        """Raises `CheckpointError` (CKPT020) with all defects when there are any."""
-        if self.defects:
-            raise CheckpointError(str(self.path), self.defects)
+        """Raises `CheckpointError` (CKPT020) with all defects when there is one that counts.
 
-
-class _IndexMetadata(msgspec.Struct, frozen=True):
-    total_size: Annotated[int, msgspec.Meta(ge=0)] | None = None
+        A defect that is a mere remark, such as a wrong sum in an index, does not.
+        """
+        if not all(defect.is_remark for defect in self.defects):
+            raise CheckpointError(self.where, self.defects)
 
 
 class _Index(msgspec.Struct, frozen=True):
     weight_map: dict[str, str]
-    metadata: _IndexMetadata = _IndexMetadata()
+    metadata: Any = None
+
+    def total(self) -> Any:
+        """What the index states as its sum, of whatever type; None when it states nothing."""
+        return self.metadata.get("total_size") if isinstance(self.metadata, dict) else None
 
 
 class _Listing:
@@ -113,7 +122,6 @@ class _Listing:
 class _Contents:
     """What belongs to a checkpoint before any shard is opened. No `listing` = there is no index."""
 
-    folder: Path
     shards: tuple[str, ...]
     listing: _Listing | None = None
     index_name: str = ""
@@ -123,35 +131,77 @@ class _Contents:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The headers under `path`: a folder, a `.safetensors` file, or a `.safetensors.index.json`.
+    """The headers under `path`: a folder, a file, or a `.safetensors.index.json`.
 
-    Raises CKPT021 when there is no such path, CKPT022 when it holds no safetensors, CKPT023 when a
-    folder has several indexes, CKPT024 when the index cannot be understood, CKPT025 when the folder
-    may not be read, CKPT028 when there are more tensors than any model has. All other defects are
-    collected in the result.
+    Raises CKPT021 when there is no such path, and what `read_files` raises.
+    """
+    if path.is_dir():
+        return read_files(LocalFiles(path))
+    if not path.exists():
+        raise HeavyliftError("CKPT021", {"path": str(path)})
+    return read_files(LocalFiles(path.parent), path.name)
+
+
+def read_files(files: Files, start: str = "") -> Checkpoint:
+    """The headers of a checkpoint: all of `files`, or what the one named `start` belongs to.
+
+    A folder with safetensors is read as such; GGUF files beside them are another form of it.
+    Raises CKPT022 when there is no checkpoint, CKPT023 when there are several indexes, CKPT024 when
+    the index cannot be understood, CKPT025 when the folder may not be read, CKPT028 when there are
+    more tensors than any model has, CKPT029 when there are several GGUF models. All other defects
+    are collected in the result.
     """
     with _collector_paused():
-        return _read(path)
+        names = sorted(files.names())
+        where = str(Path(files.where) / start) if start else files.where
+        has_safetensors = any(name.endswith((SHARD_SUFFIX, INDEX_SUFFIX)) for name in names)
+        if start.endswith(gguf_parts.SUFFIX) or (not start and not has_safetensors):
+            return _read_gguf(files, names, start, where)
+        return _read(files, _contents(files, names, start), where)
 
 
-def _read(path: Path) -> Checkpoint:
-    contents = _contents(path)
+def _read_gguf(files: Files, names: list[str], start: str, where: str) -> Checkpoint:
+    model = gguf_parts.choose(names, start, where)
+    if model is None:
+        raise HeavyliftError("CKPT022", {"path": where})
+    read = gguf_parts.read(files, model)
+    return Checkpoint(
+        where=where,
+        files=tuple(
+            ShardFile(
+                name=part.name,
+                tensors=part.tensors,
+                tensor_bytes=part.tensor_bytes,
+                header_bytes=part.header_bytes,
+                file_bytes=part.file_bytes,
+            )
+            for part in read.parts
+        ),
+        groups=grouping.group(read.tallied),
+        defects=read.defects,
+        ignored=model.others,
+        file_format="gguf",
+        metadata=read.metadata,
+    )
+
+
+def _read(files: Files, contents: _Contents, where: str) -> Checkpoint:
     defects = list(contents.defects)
-    files: list[ShardFile] = []
+    shards: list[ShardFile] = []
     tallied: Counter[TensorKey] = Counter()
     seen: dict[str, str] = {}
     tensors = 0
     for name in contents.shards:
-        read = _read_shard(contents.folder, name)
+        read = _read_shard(files, name)
         defects += read.defects
         if read.file is None:
             continue
-        files.append(read.file)
+        shards.append(read.file)
         tallied.update(read.tallied)
         tensors += read.file.tensors
         if tensors > TENSORS_LIMIT or len(tallied) > KINDS_LIMIT:
             raise HeavyliftError(
-                "CKPT028", {"path": str(path), "tensors": tensors, "kinds": len(tallied)}
+                "CKPT028", {"path": where, "tensors": tensors, "kinds": len(tallied)}
             )
         if contents.listing is not None:
             defects += at_most(_index_differences(name, read.table, contents.listing))
@@ -159,7 +209,7 @@ def _read(path: Path) -> Checkpoint:
             defects += at_most(_repeated(name, read.table, seen))
     groups = grouping.group(tallied)
     total = sum(each.bytes for each in groups)
-    if contents.total_bytes not in (None, total) and len(files) == len(contents.shards):
+    if contents.total_bytes not in (None, total) and len(shards) == len(contents.shards):
         defects.append(
             Defect(
                 file=contents.index_name,
@@ -169,8 +219,8 @@ def _read(path: Path) -> Checkpoint:
             )
         )
     return Checkpoint(
-        path=path,
-        files=tuple(files),
+        where=where,
+        files=tuple(shards),
         groups=groups,
         defects=tuple(defects),
         ignored=contents.ignored,
@@ -197,65 +247,73 @@ def _collector_paused() -> Iterator[None]:
 # --- what belongs to it --------------------------------------------------------------------------
 
 
-def _contents(path: Path) -> _Contents:
-    if path.is_dir():
-        names = sorted(_names(path))
-        indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
-        if len(indexes) > 1:
-            raise HeavyliftError("CKPT023", {"path": str(path), "names": ", ".join(indexes)})
-        if indexes:
-            return _indexed(path, indexes[0])
-        shards = tuple(name for name in names if name.endswith(SHARD_SUFFIX))
-        if not shards:
-            raise HeavyliftError("CKPT022", {"path": str(path)})
-        return _Contents(folder=path, shards=shards)
-    if not path.exists():
-        raise HeavyliftError("CKPT021", {"path": str(path)})
-    if path.name.endswith(INDEX_SUFFIX):
-        return _indexed(path.parent, path.name)
-    if path.name.endswith(SHARD_SUFFIX):
-        return _Contents(folder=path.parent, shards=(path.name,))
-    raise HeavyliftError("CKPT022", {"path": str(path)})
+def _contents(files: Files, names: list[str], start: str) -> _Contents:
+    if start.endswith(INDEX_SUFFIX):
+        return _indexed(files, names, start)
+    if start.endswith(SHARD_SUFFIX):
+        return _Contents(shards=(start,))
+    where = files.where
+    if start:
+        raise HeavyliftError("CKPT022", {"path": str(Path(where) / start)})
+    indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
+    if len(indexes) > 1:
+        raise HeavyliftError("CKPT023", {"path": where, "names": ", ".join(indexes)})
+    if indexes:
+        return _indexed(files, names, indexes[0])
+    return _Contents(shards=tuple(name for name in names if name.endswith(SHARD_SUFFIX)))
 
 
-def _indexed(folder: Path, index_name: str) -> _Contents:
-    index = _read_index(folder, index_name)
+def _indexed(files: Files, names: list[str], index_name: str) -> _Contents:
+    index = _read_index(files, index_name)
+    total, total_defects = _total(index.total(), index_name)
     listing = _Listing(index.weight_map)
+    if len(listing.tensors_of) > SHARDS_LIMIT:
+        where = str(Path(files.where) / index_name)
+        raise HeavyliftError("CKPT033", {"path": where, "shards": len(listing.tensors_of)})
     # A name with a path in it could point anywhere; such a shard is reported, never opened.
-    outside = sorted(name for name in listing.tensors_of if not _is_file_name(name))
-    present = {name for name in _names(folder) if name.endswith(SHARD_SUFFIX)}
+    outside = sorted(name for name in listing.tensors_of if not is_file_name(name))
+    present = {name for name in names if name.endswith(SHARD_SUFFIX)}
     return _Contents(
-        folder=folder,
         shards=tuple(sorted(listing.tensors_of.keys() - outside)),
         listing=listing,
         index_name=index_name,
-        total_bytes=index.metadata.total_size,
+        total_bytes=total,
         ignored=tuple(sorted(present - listing.tensors_of.keys())),
-        defects=tuple(
-            at_most(
+        defects=(
+            *at_most(
                 Defect(file=index_name, problem="path_outside", observed=name) for name in outside
-            )
+            ),
+            *total_defects,
         ),
     )
 
 
-def _is_file_name(name: str) -> bool:
-    return Path(name).name == name and name not in ("", "..") and "\0" not in name
+def _total(stated: Any, index_name: str) -> tuple[int | None, tuple[Defect, ...]]:
+    """The stated sum as a number. Some tools write it as a fraction; other things are a remark."""
+    if stated is None or (type(stated) is int and stated >= 0):
+        return stated, ()
+    if isinstance(stated, float) and stated >= 0 and stated.is_integer():
+        return int(stated), ()
+    return None, (Defect(file=index_name, problem="bad_total", observed=repr(stated)[:80]),)
 
 
-def _read_index(folder: Path, name: str) -> _Index:
-    opened = _open_inside(folder, name)
+def _read_index(files: Files, name: str) -> _Index:
+    opened = files.open(name)
+    where = str(Path(files.where) / name)
     if isinstance(opened, Defect):
-        raise CheckpointError(str(folder / name), (opened,))
+        raise CheckpointError(where, (opened,))
     try:
-        size = os.fstat(opened).st_size
-        if size > INDEX_LIMIT_BYTES:
-            raise HeavyliftError("CKPT024", {"path": str(folder / name), "bytes": size})
-        return msgspec.json.decode(_read_at(opened, size, 0), type=_Index)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise HeavyliftError("CKPT024", {"path": str(folder / name), "bytes": size}) from error
+        if opened.size > INDEX_LIMIT_BYTES:
+            raise HeavyliftError("CKPT024", {"path": where, "bytes": opened.size})
+        raw = opened.read(opened.size, 0)
+        # Counted before anything is made of it; names with colons in them are rare.
+        if raw.count(b":") > INDEX_ENTRIES_LIMIT:
+            raise HeavyliftError("CKPT024", {"path": where, "bytes": opened.size})
+        return msgspec.json.decode(raw, type=_Index)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise HeavyliftError("CKPT024", {"path": where, "bytes": opened.size}) from error
     finally:
-        os.close(opened)
+        opened.close()
 
 
 # --- one shard -----------------------------------------------------------------------------------
@@ -271,18 +329,22 @@ class _ShardRead:
     tallied: Mapping[TensorKey, int] = field(default_factory=dict)
 
 
-def _read_shard(folder: Path, name: str) -> _ShardRead:
-    opened = _open_inside(folder, name)
+def _read_shard(files: Files, name: str) -> _ShardRead:
+    opened = files.open(name)
     if isinstance(opened, Defect):
         return _ShardRead(defects=(opened,))
     try:
-        file_bytes = os.fstat(opened).st_size
-        length = safetensors.header_length(_read_at(opened, _START_BYTES, 0), file_bytes, name)
-        if isinstance(length, Defect):
-            return _ShardRead(defects=(length,))
-        raw = _read_at(opened, length, safetensors.LENGTH_BYTES)
+        return _read_open_shard(opened, name)
     finally:
-        os.close(opened)
+        opened.close()
+
+
+def _read_open_shard(opened: OpenFile, name: str) -> _ShardRead:
+    file_bytes = opened.size
+    length = safetensors.header_length(opened.read(_START_BYTES, 0), file_bytes, name)
+    if isinstance(length, Defect):
+        return _ShardRead(defects=(length,))
+    raw = opened.read(length, safetensors.LENGTH_BYTES)
     table, entry_defects = safetensors.decode_header(raw, name)
     tallied = grouping.tally(table)
     defects = [*entry_defects, *safetensors.layout_defects(table, name)]
@@ -324,58 +386,3 @@ def _repeated(shard: str, table: HeaderTable, seen: dict[str, str]) -> Iterator[
         first = seen.setdefault(tensor, shard)
         if first != shard:
             yield Defect(file=shard, problem="tensor_repeated", tensor=tensor, observed=first)
-
-
-# --- files ---------------------------------------------------------------------------------------
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return [path.name for path in folder.iterdir()]
-    except OSError as error:
-        raise HeavyliftError("CKPT025", {"path": str(folder), "reason": error.strerror}) from error
-
-
-def _open_inside(folder: Path, name: str) -> int | Defect:
-    """A descriptor of the regular file `name` of `folder`, or what speaks against opening it."""
-    path = folder / name
-    if path.is_symlink() and not _link_stays(folder, path):
-        return Defect(file=name, problem="link_outside", observed=str(path.readlink()))
-    try:
-        # Without O_NONBLOCK, opening a named pipe would wait for a writer for ever.
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return Defect(file=name, problem="file_missing")
-    except OSError as error:
-        return Defect(file=name, problem="file_unreadable", observed=error.strerror)
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        return Defect(file=name, problem="not_a_file")
-    return opened
-
-
-def _link_stays(folder: Path, link: Path) -> bool:
-    """True when a link ends inside the folder, or in the blob store of a hub cache.
-
-    A hub cache keeps `models--…/snapshots/REVISION/FILE` as links into `models--…/blobs`.
-    """
-    try:
-        target, home = link.resolve(), folder.resolve()
-    except (OSError, RuntimeError):  # a loop of links
-        return False
-    if target.is_relative_to(home):
-        return True
-    return home.parent.name == "snapshots" and target.parent == home.parent.parent / "blobs"
-
-
-def _read_at(descriptor: int, count: int, offset: int) -> bytes:
-    """`count` bytes from `offset`, fewer only at the end of the file."""
-    pieces: list[bytes] = []
-    while count > 0:
-        piece = os.pread(descriptor, count, offset)
-        if not piece:
-            break
-        pieces.append(piece)
-        count -= len(piece)
-        offset += len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -40,6 +40,11 @@ _LARGEST: Final = 2**63 - 1
 # Naming each defect takes a slow walk; a longer broken header is refused as a whole.
 _WALK_LIMIT_BYTES: Final = 16 * MIB
 
+_COLONS_A_TENSOR: Final = 4
+# The header's own brace and that of the metadata; entries of the metadata, colons in names.
+_BRACES_BESIDE: Final = 2
+_COLONS_BESIDE: Final = 200_000
+
 _Size = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
@@ -117,21 +122,24 @@ def decode_header(raw: bytes, file: str) -> tuple[HeaderTable, tuple[Defect, ...
 
     Entries that cannot be understood are left out of the table, each with a defect.
     """
-    try:
-        metadata = _METADATA_ONLY.decode(raw).values
-        entries = _ENTRIES.decode(raw)
-    except (msgspec.MsgspecError, RecursionError):
+    # Counted before anything is made of them: ten million empty entries take a gigabyte.
+    braces, colons = raw.count(b"{"), raw.count(b":")
+    if braces > TENSORS_PER_FILE_LIMIT + _BRACES_BESIDE:
+        return HeaderTable(), (Defect(file=file, problem="too_many_tensors", observed=braces),)
+    decoded = _decode(raw, most_colons=_COLONS_A_TENSOR * braces + _COLONS_BESIDE)
+    if decoded is None:
         return _walk(raw, file)
+    entries, metadata_keys = decoded
+    entries.pop(_METADATA, None)
     if len(entries) > TENSORS_PER_FILE_LIMIT:
         return HeaderTable(), (
             Defect(file=file, problem="too_many_tensors", observed=len(entries)),
         )
-    entries.pop(_METADATA, None)
     # A decoder keeps the last of two equal keys, silently. Every key has a colon: when there are
     # as many colons as keys that came out, nothing was given twice. A colon inside a name or in
     # the metadata is no defect, it only costs the walk.
-    keys = 4 * len(entries) + (0 if metadata is None else 1 + len(metadata))
-    if raw[:1] != b"{" or raw.count(b":") != keys:
+    keys = _COLONS_A_TENSOR * len(entries) + metadata_keys
+    if raw[:1] != b"{" or colons != keys:
         return _walk(raw, file)
     dtypes = [entry.dtype for entry in entries.values()]
     shapes = [entry.shape for entry in entries.values()]
@@ -139,6 +147,19 @@ def decode_header(raw: bytes, file: str) -> tuple[HeaderTable, tuple[Defect, ...
     if not SAFETENSORS_TYPES.keys() >= set(dtypes) or None in shapes or None in spans:
         return _walk(raw, file)
     return _table(list(entries), dtypes, shapes, spans), ()
+
+
+def _decode(raw: bytes, *, most_colons: int) -> tuple[dict[str, _Entry], int] | None:
+    """Entries by name, and the keys of the metadata with its own; None when in doubt."""
+    if raw.count(b":") > most_colons:
+        return None
+    try:
+        metadata = _METADATA_ONLY.decode(raw).values
+        metadata_keys = 0 if metadata is None else 1 + len(metadata)
+        del metadata
+        return _ENTRIES.decode(raw), metadata_keys
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _table(names: list[str], dtypes: list[Any], shapes: list[Any], spans: list[Any]) -> HeaderTable:

@@ -101,7 +101,7 @@ def command(reference: str, candidate: str, html: Path | None, as_json: bool, **
         sandbox = asyncio.run(open_sandbox())
         asked = (*asked, *programs(chance, given["per_group"]))
     elif any(question.function is not None for question in asked):
-        raise HeavyliftError("USE080", {})
+        raise HeavyliftError("USE095", {})
     if given["group"]:
         asked = tuple(question for question in asked if question.group in given["group"])
     if given["max_tokens"] is not None:

@@ -65,6 +65,7 @@ class Liveness:
         self._answered_at = now_s
         self._figures: tuple[float | None, ...] | None = None
         self._failed_probes = 0
+        self._broken_probes = 0
         self._seen_probe = (0, Probe.NONE)
 
     def judge(self, look: Look) -> Judgement:
@@ -89,11 +90,12 @@ class Liveness:
             self._seen_probe = (look.probe_number, look.probe)
             if look.probe in (Probe.ANSWERED, Probe.REFUSED):
                 self._answered_at = look.at_s
-                self._failed_probes = 0
+                self._failed_probes = self._broken_probes = 0
                 if look.probe is Probe.ANSWERED:
                     self._moved_at = look.at_s
             elif look.probe in (Probe.TIMED_OUT, Probe.BROKEN):
                 self._failed_probes += 1
+                self._broken_probes += look.probe is Probe.BROKEN
         figures = None if look.queue is None else _figures(look.queue)
         if figures is not None and figures != self._figures:
             if self._figures is not None:
@@ -144,12 +146,12 @@ class Liveness:
         return look.probe is not Probe.RUNNING
 
     def _is_proven_otherwise(self, look: Look) -> bool:
-        """A second proof where no steps are told: idle throughout, or its metrics are gone too and
-        three probes failed one after another.
+        """A second proof where no steps are told: idle throughout, or errors one after another. An
+        engine that only does not answer may be reading a long prompt: it stays suspect.
         """
         if look.at_s - self._busy_at >= self._rules.suspect_s:
             return True
-        return look.queue is None and self._failed_probes >= _PROBES_ALONE
+        return look.queue is None and self._broken_probes >= _PROBES_ALONE
 
 
 _PROBES_ALONE = 3

@@ -196,6 +196,8 @@ def rollback(name: str, *, to: int | None = None) -> RolledBack:
             replace(
                 deployment,
                 wanted=UP,
+                # Whatever was wanted of the release before: what one goes back to is looked at.
+                verify=True,
                 release=found.number,
                 model=recipe.spec.served_name or recipe.spec.model,
                 engine=recipe.spec.engine,

@@ -7,6 +7,7 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.launch import processes
+from heavylift.operate.secret_file import FILE
 from heavylift.records.deployment import (
     Alive,
     Deployment,
@@ -116,8 +117,14 @@ def _judged(
         findings=run.findings,
         leftovers=family if supervisor is None else (),
         log=None if first is None else first.log,
+        secrets_file=_secrets_file(deployment.name),
         processes=run.processes,
     )
+
+
+def _secrets_file(name: str) -> str | None:
+    path = paths.deployment_dir(name) / FILE
+    return str(path) if path.is_file() and path.stat().st_size else None
 
 
 def _alive(run: RunState, phase: Phase, *, is_there: bool) -> Alive:

@@ -167,7 +167,8 @@ class DeploymentStatus:
     """The truth about a deployment now: what was written down, checked against what runs.
 
     `ready`: it has answered and its processes are there. `pid` is the engine's on the first rank.
-    `leftovers` are processes of an earlier run that still run without a supervisor.
+    `secrets_file` holds the key that clients need, not this record. `leftovers` are processes of an
+    earlier run that still run without a supervisor.
     """
 
     name: str
@@ -196,6 +197,7 @@ class DeploymentStatus:
     findings: tuple[Finding, ...] = ()
     leftovers: tuple[int, ...] = ()
     log: str | None = None
+    secrets_file: str | None = None
     processes: tuple[ProcessState, ...] = ()
 
 

@@ -9,21 +9,32 @@ import msgspec
 
 from heavylift.records.decision import Decision
 from heavylift.records.deployment import StatusReport
+from heavylift.records.fetched import Fetched
 from heavylift.records.finding import Finding
+from heavylift.records.fit import FitList
+from heavylift.records.inspection import Inspection
+from heavylift.records.integrity import Integrity
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
+from heavylift.records.recipe import LaunchDiff, Recipe
 from heavylift.records.release import Release
+from heavylift.records.search import Searched
 from heavylift.records.series import History
+from heavylift.records.simulation import Simulation
 from heavylift.records.snapshot import Snapshot
 from heavylift.records.speed import Speed
+from heavylift.records.variants import VariantTable
 from heavylift.records.watch import WatchReport
 
 RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
     "launch-spec": LaunchSpec,
+    "fetched": Fetched,
     "finding": Finding,
+    "inspection": Inspection,
+    "integrity": Integrity,
     "receipt": Receipt,
     "release": Release,
     "status": StatusReport,
@@ -33,6 +44,12 @@ RECORDS: Final[dict[str, type]] = {
     "decision": Decision,
     "watch": WatchReport,
     "history": History,
+    "recipe": Recipe,
+    "launch-diff": LaunchDiff,
+    "simulation": Simulation,
+    "fit": FitList,
+    "variants": VariantTable,
+    "search": Searched,
 }
 """Name of the schema file -> the record."""
 

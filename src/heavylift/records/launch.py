@@ -2,7 +2,8 @@
 
 Addresses that are known only where the engine is started are written as tokens inside `argv` and
 `env`: `{host:NAME}` is the address of the rank of that name (`{host:serve-0}`), `{host:self}` the
-rank's own. `resolve` fills them in; everything else is literal.
+rank's own; `{file:NAME}` is the path at which the process finds a file of the recipe's folder.
+`resolve` fills them in; everything else is literal.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from heavylift.records.plan import Note, Support
 SCHEMA: Final = 2
 SELF: Final = "self"
 _TOKEN: Final = re.compile(r"\{host:([a-z0-9-]+)\}")
+_FILE: Final = re.compile(r"\{file:([A-Za-z0-9._-]+)\}")
 
 
 def host_token(name: str) -> str:
@@ -27,6 +29,11 @@ def host_token(name: str) -> str:
 def host_tokens(text: str) -> tuple[str, ...]:
     """Names of the ranks whose addresses a word needs, in order; `self` for the rank's own."""
     return tuple(_TOKEN.findall(text))
+
+
+def file_token(name: str) -> str:
+    """The token for the path of a file of the recipe's folder."""
+    return f"{{file:{name}}}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +129,8 @@ class LaunchSpec:
     of the host that is. `cache_mounts` are folders that must survive a restart. `topology`:
     `single_node`, `multi_node`, `prefill_decode`, `replicas`. `host_network`: ranks talk to each
     other on ports of their own. `support` says who ran it; `notes` list what differs from the
-    published recipe and what else must be read before a start.
+    published recipe and what else must be read before a start. `files` are contents that ranks
+    read, by name; `prepare` commands to run once on the node of a rank before it starts.
     """
 
     engine: str
@@ -153,16 +161,20 @@ class LaunchSpec:
     stop_grace_s: int | None = None
     support: Support | None = None
     notes: tuple[Note, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    prepare: tuple[tuple[str, ...], ...] = ()
     schema: int = SCHEMA
 
 
-def resolve(rank: RankSpec, hosts: Mapping[str, str]) -> RankSpec:
-    """The rank with every token filled in; `hosts` maps names of ranks to their addresses.
+def resolve(rank: RankSpec, hosts: Mapping[str, str], folder: str = ".") -> RankSpec:
+    """The rank with every token filled in; `hosts` maps names of ranks to their addresses, `folder`
+    is where the process sees the recipe's folder.
 
     Raises `KeyError` with the name of a rank whose address is missing.
     """
 
     def filled(text: str) -> str:
+        text = _FILE.sub(lambda found: f"{folder}/{found[1]}", text)
         return _TOKEN.sub(lambda found: hosts[rank.name if found[1] == SELF else found[1]], text)
 
     return replace(

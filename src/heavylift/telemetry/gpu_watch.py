@@ -41,8 +41,8 @@ def is_here(url: str) -> bool:
 class GpuWatch:
     """Asks a tool again and again inside `async with`. `points` are its answers in order of time.
 
-    A tool that fails or hangs ends the watch; what it said before stays. `command` None = nothing
-    is watched.
+    A tool that fails or hangs ends the watch; what it said before stays. It is asked once at least.
+    `command` None = nothing is watched.
     """
 
     def __init__(self, command: Command | None, period_s: float = PERIOD_S) -> None:
@@ -67,6 +67,10 @@ class GpuWatch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._command is not None and not self.points and error is None:
+            # Over before the tool had answered once: what is held now is held still.
+            with suppress(HeavyliftError):
+                self.points += await self._ask(self._command)
 
     async def _watch(self, command: Command) -> None:
         with suppress(HeavyliftError):

@@ -128,7 +128,11 @@ def as_message(reply: Reply) -> dict[str, Any]:
 
 def _without_choices(data: bytes) -> Delta:
     # The flat error shape and a framework's {"detail": …} have no `error` field.
-    error = error_of(msgspec.json.decode(data))
+    try:
+        error = error_of(msgspec.json.decode(data))
+    except UNDECODABLE as problem:
+        # A key that no field has is passed over unread, also one that is no text.
+        raise HeavyliftError("WIRE002", {"detail": str(problem)}) from problem
     if error is None:
         raise HeavyliftError("WIRE002", {"detail": "choices"})
     return Delta(error=error)

@@ -140,7 +140,6 @@ def test_two_indexes_are_a_question_to_the_user(two_shards: Path) -> None:
         b"{}",
         b'{"weight_map": ["x"]}',
         b'{"weight_map": {"x": 3}}',
-        b'{"weight_map": {"x": "a.safetensors"}, "metadata": {"total_size": -1}}',
         b'{"weight_map": {"x": NaN}}',
         b'{"weight_map": ' + b'{"x":' * 100_000,
     ],
@@ -149,6 +148,34 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path, content: bytes) -> Non
     """Broken text, wrong types and endless nesting end in the same code."""
     (tmp_path / INDEX).write_bytes(content)
     assert code_of(tmp_path) == "CKPT024"
+
+
+@pytest.mark.parametrize(
+    ("total", "expected"),
+    [
+        ("36", []),
+        ("36.0", []),
+        ("35", ["total_differs"]),
+        ("-1", ["bad_total"]),
+        ('"36"', ["bad_total"]),
+        ("3.5", ["bad_total"]),
+        ("null", []),
+    ],
+)
+def test_an_odd_total_is_a_remark(two_shards: Path, total: str, expected: list[str]) -> None:
+    """No engine reads the index's own sum: a wrong one is named and stops nothing."""
+    path = two_shards / INDEX
+    path.write_text(path.read_text().replace('"total_size": 36', f'"total_size": {total}'))
+    read = read_checkpoint(two_shards)
+    assert [problem for _, problem, _ in problems(read)] == expected
+    read.require_sound()
+
+
+def test_metadata_that_is_no_table_is_no_total(two_shards: Path) -> None:
+    """An index may hold anything there."""
+    path = two_shards / INDEX
+    path.write_text(path.read_text().replace('{"total_size": 36}', "[]"))
+    assert read_checkpoint(two_shards).index_total_bytes is None
 
 
 def test_an_endless_index_is_refused_unread(tmp_path: Path) -> None:

@@ -182,6 +182,22 @@ def test_a_long_broken_header_is_refused_without_naming_each_defect() -> None:
     assert problems(raw) == [("header_malformed", "")]
 
 
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"{" + b'"a":{},' * 1_000_002 + b"}", "too_many_tensors"),
+        (b'{"__metadata__":{' + b'"a":"b",' * 200_010 + b'"c":"d"}}', "duplicate"),
+    ],
+)
+def test_what_would_take_much_memory_is_counted_before_it_is_decoded(
+    raw: bytes, problem: str
+) -> None:
+    """Empty entries without number, metadata without end."""
+    table, defects = decode_header(raw, "a")
+    assert table.names == ()
+    assert [each.problem for each in defects] == ([problem] if problem != "duplicate" else [])
+
+
 def test_a_million_tensors_in_one_file_are_refused() -> None:
     """The list is not turned into a table; how many there were is said."""
     row = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'

@@ -143,6 +143,7 @@ def test_a_benchmark_of_a_planned_rack_is_placed_and_kept(
     with playing("engine", "paced") as url:
         result = heavylift("bench", url, *arguments, "--html", str(html))
     assert "of the memory's bound" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines() if url not in line) <= 80
     assert "the forecast of" in result.stdout
     assert "Against what the rack could do" in html.read_text("utf-8")
     (kept,) = (tmp_path / "home/state/anchors").iterdir()
@@ -348,6 +349,8 @@ def test_quality_keeps_its_json_contract(tmp_path: Path) -> None:
     assert 0 < document["minimum_detectable_effect"] < 0.3
     shown = heavylift("quality", *map(str, paths)).stdout
     assert "Worse in" in shown
+    own = [line for line in shown.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, own)) <= 80, max(own, key=len)
 
 
 def test_the_page_of_a_comparison_says_what_the_screen_says(tmp_path: Path) -> None:
@@ -379,7 +382,7 @@ def test_questions_for_programs_need_leave_to_run_them(tmp_path: Path) -> None:
     questions.write_text(json.dumps(row))
     url = "http://127.0.0.1:9"
     result = heavylift("quality", url, url, "--questions", str(questions))
-    assert "USE080" in str(result.exception)
+    assert "USE095" in str(result.exception)
 
 
 def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
@@ -408,7 +411,7 @@ def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
         ("USE068", {"path": "p", "check": "c", "probe": "x"}, Exit.USAGE),
         ("USE078", {"profile": "smoke"}, Exit.USAGE),
         ("USE079", {}, Exit.USAGE),
-        ("USE080", {}, Exit.USAGE),
+        ("USE095", {}, Exit.USAGE),
         ("USE081", {"path": "p", "detail": "d"}, Exit.USAGE),
         ("ENV060", {}, Exit.ENVIRONMENT),
         ("ENV061", {"reasons": "r"}, Exit.ENVIRONMENT),

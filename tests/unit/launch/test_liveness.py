@@ -106,14 +106,19 @@ def test_a_metrics_page_that_froze_at_nothing_to_do_is_seen_through() -> None:
     assert liveness.judge(late).alive is Alive.DEAD
 
 
-def test_an_engine_without_metrics_needs_three_failures_one_after_another() -> None:
-    """One time-out alone is no proof where no steps are told."""
+@pytest.mark.parametrize(
+    ("probe", "last"), [(Probe.TIMED_OUT, Alive.SUSPECT), (Probe.BROKEN, Alive.DEAD)]
+)
+def test_an_engine_without_metrics_is_ended_for_errors_and_not_for_silence(
+    probe: Probe, last: Alive
+) -> None:
+    """Where no steps are told, silence may be a long prompt; three errors in a row are none."""
     liveness = Liveness(RULES, now_s=0)
     seen = []
     for number in (1, 2, 3):
-        look = Look(at_s=60 * number, queue=None, probe=Probe.TIMED_OUT, probe_number=number)
+        look = Look(at_s=60 * number, queue=None, probe=probe, probe_number=number)
         seen.append(liveness.judge(look).alive)
-    assert seen == [Alive.SUSPECT, Alive.SUSPECT, Alive.DEAD]
+    assert seen == [Alive.SUSPECT, Alive.SUSPECT, last]
 
 
 def test_errors_to_every_request_are_death_once_no_step_is_taken() -> None:

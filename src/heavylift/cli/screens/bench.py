@@ -96,11 +96,13 @@ def _details(record: Report) -> Iterator[str]:
     ):
         if share is not None:
             yield text(f"bench.share.{key}", share=f"{share:.1%}")
-    yield from _forecast(stage)
+    meanwhile = list(_forecast(stage))
     if stage.server:
-        yield _server(stage)
+        meanwhile.append(_server(stage))
     if stage.gpus:
-        yield _gpus(stage)
+        meanwhile.append(_gpus(stage))
+    for line in meanwhile:
+        yield from wrap(line, WIDTH, subsequent_indent="  ")
     if not stage.counted_by_server:
         yield f"{glyphs()['warn']} {text('bench.counted_chunks')}"
     if stage.requests.failures:

@@ -26,7 +26,8 @@ def lines(record: Comparison) -> Iterator[str]:
     if record.candidate.is_quantised:
         yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
     beforehand = f"{record.detectable_beforehand:.1%}"
-    yield text("quality.beforehand", margin=f"{record.margin:.1%}", effect=beforehand)
+    words = text("quality.beforehand", margin=f"{record.margin:.1%}", effect=beforehand)
+    yield from wrap(words, WIDTH)
     group, *columns = text("quality.headers").split("|")
     widths = (6, 8, 8, 9, 18, 8, 8)
     aligned = zip(columns, widths, strict=True)
@@ -56,7 +57,8 @@ def lines(record: Comparison) -> Iterator[str]:
             if failures:
                 listed = ", ".join(f"{name} {count}" for name, count in failures.items())
                 yield text("quality.failures", side=text(f"{key}_word"), listed=listed)
-    yield f"{glyphs()[_GLYPH[record.verdict]]} {verdict_words(record)}"
+    verdict = f"{glyphs()[_GLYPH[record.verdict]]} {verdict_words(record)}"
+    yield from wrap(verdict, WIDTH, subsequent_indent="  ")
 
 
 def side_line(key: str, side: ServedModel) -> str:

@@ -26,6 +26,8 @@ def lines(status: DeploymentStatus) -> Iterator[str]:
     )
     if status.url is not None:
         yield text("status.url", url=status.url)
+    if status.url is not None and status.secrets_file is not None:
+        yield text("status.key", path=status.secrets_file)
     if status.pid is not None:
         yield text("status.pid", pid=status.pid, supervisor=status.supervisor_pid or "-")
     yield from _course(status)

@@ -1,0 +1,242 @@
+"""What is fed with anything: each target takes bytes and may end in a coded error, in nothing else.
+
+Used by the property tests, which try a few hundred inputs, and by the fuzzer (`make fuzz`), which
+is led by coverage and runs for as long as it is let.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from datetime import date
+from functools import cache
+from typing import Final
+
+from heavylift.checkpoint import gguf
+from heavylift.checkpoint.config import ConfigFile, model_from_config
+from heavylift.checkpoint.defects import Defect
+from heavylift.checkpoint.hub_settings import HubId
+from heavylift.checkpoint.listing import parse_list
+from heavylift.checkpoint.read import read_files
+from heavylift.diagnose.match import diagnose
+from heavylift.diagnose.scan import Scanner
+from heavylift.diagnose.symptoms import CompiledSymptoms
+from heavylift.errors import HeavyliftError
+from heavylift.facts.catalog import Catalog
+from heavylift.fetch.licence import stated_licence
+from heavylift.fetch.selection import select
+from heavylift.inspecting import inspect_files, read_config_file
+from heavylift.linting import Linting
+from heavylift.records.inspection import Origin
+from heavylift.telemetry import llamacpp
+from heavylift.wire import openai, sse
+
+CATALOG: Final = Catalog()
+_MOST_LETTERS: Final = 4000
+
+
+class MemoryFile:
+    """A file in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+
+    def read(self, count: int, offset: int) -> bytes:
+        """Bytes from a place, fewer at the end."""
+        return self._content[offset : offset + count]
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class MemoryFiles:
+    """A folder in memory."""
+
+    where = "memory"
+
+    def __init__(self, content: Mapping[str, bytes]) -> None:
+        self._content = content
+
+    def names(self) -> list[str]:
+        """Names of the files."""
+        return list(self._content)
+
+    def open(self, name: str) -> MemoryFile | Defect:
+        """The file, or that it is not there."""
+        if name not in self._content:
+            return Defect(file=name, problem="file_missing")
+        return MemoryFile(self._content[name])
+
+
+def _inspect(content: Mapping[str, bytes], start: str = "") -> None:
+    files = MemoryFiles(content)
+    checkpoint = read_files(files, start)
+    found = inspect_files(checkpoint, read_config_file(files), CATALOG.tensor_names(), Origin.FILES)
+    if any(not defect.path.isprintable() for defect in found.defects):
+        raise AssertionError(found.defects)
+
+
+def safetensors_header(data: bytes) -> None:
+    """The input is a header, with the right length before it."""
+    _inspect({"model.safetensors": len(data).to_bytes(8, "little") + data})
+
+
+def safetensors_file(data: bytes) -> None:
+    """The input is a whole file, and also one of two in a folder."""
+    _inspect({"model.safetensors": data})
+    _inspect({"a.safetensors": data, "b.safetensors": data[::-1]})
+
+
+def index(data: bytes) -> None:
+    """The input is an index beside a sound shard."""
+    header = b'{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+    shard = len(header).to_bytes(8, "little") + header + b"\0"
+    _inspect({"model.safetensors.index.json": data, "a.safetensors": shard})
+
+
+def gguf_file(data: bytes) -> None:
+    """The input is a GGUF file, whole or a part of two."""
+    gguf.parse(data, path="fuzz")
+    _inspect({"a.gguf": data})
+
+
+def gguf_parts(data: bytes) -> None:
+    """The input is the second part of two."""
+    first = b"GGUF" + struct.pack("<IQQ", 3, 0, 0)
+    _inspect({"a-00001-of-00002.gguf": first, "a-00002-of-00002.gguf": data})
+
+
+def config(data: bytes) -> None:
+    """The input is a config.json, for every family."""
+    files = MemoryFiles({"config.json": data, "model.safetensors": bytes([2, *[0] * 7]) + b"{}"})
+    read = read_config_file(files)
+    _inspect({"config.json": data, "model.safetensors": bytes([2, *[0] * 7]) + b"{}"})
+    if read.document is None:
+        return
+    given = ConfigFile(path="fuzz", document=read.document, read_on=date(2026, 11, 30))
+    for family in map(CATALOG.family, CATALOG.ids("families")):
+        if not family.hf_model_types:
+            continue  # no config leads to it
+        try:
+            model_from_config(given, family, identifier="x", formats=("safetensors",))
+        except HeavyliftError:
+            continue
+
+
+def listing(data: bytes) -> None:
+    """The input is a list of files, or a hub's description of a model."""
+    stated_licence(data)
+    HubId.parse(data.decode("utf-8", "replace")[:200])
+    select(HubId(id="a/b"), parse_list(data, "fuzz"))
+
+
+@cache
+def _symptoms() -> CompiledSymptoms:
+    return CompiledSymptoms(CATALOG.symptoms())
+
+
+def log(data: bytes) -> None:
+    """The input is an engine's log."""
+    scanner = Scanner(_symptoms(), "fuzz")
+    half = len(data) // 2
+    scanner.feed(data[:half])
+    scanner.feed(data[half:])
+    diagnose((scanner.reading(),), "en")
+    lines = data.decode("utf-8", "replace").splitlines()
+    llamacpp.parse(lines)
+
+
+@cache
+def _linting() -> Linting:
+    return Linting(CATALOG)
+
+
+def command(data: bytes) -> None:
+    """The input is a pasted command."""
+    _linting().lint(data.decode("utf-8", "replace")[:_MOST_LETTERS], rack="8xB300")
+
+
+def stream(data: bytes) -> None:
+    """The input is a stream of server-sent events, cut somewhere."""
+    parser = sse.Parser(limit_bytes=1 << 16)
+    half = len(data) // 2
+    for piece in (data[:half], data[half:]):
+        for event in parser.feed(piece):
+            openai.decode(event.data)
+
+
+Target = Callable[[bytes], None]
+
+TARGETS: Final[dict[str, Target]] = {
+    each.__name__: each
+    for each in (
+        safetensors_header,
+        safetensors_file,
+        index,
+        gguf_file,
+        gguf_parts,
+        config,
+        listing,
+        log,
+        command,
+        stream,
+    )
+}
+
+
+def allowed(target: Target, data: bytes) -> None:
+    """Runs a target; a coded error is an answer."""
+    try:
+        target(data)
+    except HeavyliftError:
+        return
+
+
+def seeds() -> dict[str, list[bytes]]:
+    """Inputs to begin with: sound ones, and the kinds of broken ones that were reported."""
+    tensor = {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]}
+    header = json.dumps({"__metadata__": {"format": "pt"}, "model.layers.0.w": tensor}).encode()
+    whole = len(header).to_bytes(8, "little") + header + bytes(8)
+    row = struct.pack("<Q", 1) + b"w" + struct.pack("<IQIQ", 1, 32, 8, 0)
+    entry = struct.pack("<Q", 4) + b"some" + struct.pack("<IIQ", 9, 4, 1) + bytes(4)
+    small = b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + entry + row
+    small += bytes(-len(small) % 32) + bytes(34)
+    twice = b'{"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},' * 2
+    return {
+        "safetensors_header": [
+            header,
+            twice,
+            b'{"a":{"dtype":"U8","shape":[NaN],"data_offsets":[0,9223372036854775808]}}',
+            (
+                b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,8]},'
+                b'"b":{"dtype":"U8","shape":[1],"data_offsets":[4,8]}}'
+            ),
+            b"[" * 5000,
+        ],
+        "safetensors_file": [whole, whole[:-3], (2**63).to_bytes(8, "little") + header],
+        "index": [
+            b'{"metadata":{"total_size":1},"weight_map":{"w":"a.safetensors"}}',
+            b'{"weight_map":{"w":"../../etc/passwd"}}',
+            b'{"metadata":{"total_size":NaN},"weight_map":{"w":"a\\u0000"}}',
+        ],
+        "gguf_file": [small, small[:-1], b"GGUF" + struct.pack("<IQQ", 3, 2**63, 2**63)],
+        "gguf_parts": [small],
+        "config": [
+            b'{"model_type":"kimi_k3","text_config":{"num_hidden_layers":null}}',
+            b'{"model_type":"llama","hidden_size":"4096","num_attention_heads":0}',
+            b'{"model_type":"llama","hidden_size":-1,"vocab_size":1e400}',
+            b'{"quantization_config":{"bits":0,"config_groups":[]}}',
+        ],
+        "listing": [b"a" * 64 + b"  x.safetensors\n", b'[{"path":"../x","size":-1}]'],
+        "log": [
+            b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
+            b"load_tensors: loading model tensors\nllama_context: n_ctx = 99999999999\n",
+        ],
+        "command": [
+            b"vllm serve moonshotai/Kimi-K3 --tensor-parallel-size 8 --max-model-len 1e9",
+            b"docker run --gpus all -e A='\nservices:\n  x:\n    command: [",
+        ],
+        "stream": [b'data: {"choices":[{"delta":{"content":"x"}}]}\n\ndata: [DONE]\n\n'],
+    }

@@ -1,0 +1,81 @@
+"""Facts about checkpoints of any model: the hubs they lie on, and how their tensors are named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heavylift.facts.schema import Rule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubFacts(Rule):
+    """A hub of models and what it is asked.
+
+    `endpoint` is its address, `endpoint_variables` name another one (a mirror; a bare host counts
+    as https). `listing` and `file` are the paths of the list of files and of one file, with {id},
+    {revision} and {path}; `info` is that of the description, empty when there is none.
+    `token_files` may begin with a variable ($HF_HOME) or ~. `chosen_by` are variables that make
+    this hub the one that is asked, `offline_variables` those that forbid to ask. `transfer`: the
+    library that `fetch` moves whole files with; empty = none of ours.
+    """
+
+    id: str
+    title: str
+    endpoint: str
+    endpoint_variables: tuple[str, ...]
+    token_variables: tuple[str, ...]
+    token_files: tuple[str, ...]
+    listing: str
+    file: str
+    revision: str
+    info: str = ""
+    transfer: str = ""
+    chosen_by: tuple[str, ...] = ()
+    offline_variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubBook:
+    """All hubs. The first is the one that is asked when nobody says another."""
+
+    hubs: tuple[HubFacts, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoleNames(Rule):
+    """A part of a model and how its tensors' names look: regular expressions, searched in the name
+    with `{l}` and `{e}` for the numbers. The first role with one that is found counts.
+    """
+
+    role: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorWords(Rule):
+    """Ends of names that belong together, and the config fields that count parts of a model.
+
+    `side_tensors` end the names of scales, zero points and the like: stored bytes that are no
+    parameters. `four_bit_states` are those of them that say that a byte packs two weights.
+    `experts_per_token`, `experts`, `layers`, `bits` and `group_size` are names of config fields;
+    `nests` are tables of a config in which they may stand, `quantisation` those that describe the
+    packing.
+    """
+
+    side_tensors: tuple[str, ...]
+    four_bit_states: tuple[str, ...]
+    nests: tuple[str, ...]
+    quantisation: tuple[str, ...]
+    experts_per_token: tuple[str, ...]
+    experts: tuple[str, ...]
+    layers: tuple[str, ...]
+    bits: tuple[str, ...]
+    group_size: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorBook:
+    """How tensors of any model are named."""
+
+    words: TensorWords
+    roles: tuple[RoleNames, ...]
