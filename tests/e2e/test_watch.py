@@ -24,7 +24,9 @@ from tests.e2e.deployments import WAIT_S, Field, field_of_deployments, write_rec
 
 from heavylift.batch import intake, job
 from heavylift.batch.records import Settings, Shape
-from heavylift.operate import watching
+from heavylift.operate import operations, watching
+from heavylift.operate.operations import UpWish
+from heavylift.operate.recipes import EmbeddedWish
 from heavylift.operate.secret_file import FILE, write
 from heavylift.records.deployment import Phase
 from heavylift.records.launch import LaunchSpec
@@ -235,6 +237,30 @@ def test_the_key_of_a_deployment_is_its_own(deployed: Field, recipe: Path) -> No
     write(paths.deployment_dir("d") / FILE, {"api-key": "s3cret"})
     target = watching.find("d")
     assert target.key == "s3cret"
+
+
+def test_a_real_engine_is_seen_term_by_term(
+    engine_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama.cpp: its own counters, and the memory its log tells beside the plan, to the byte."""
+    home = tmp_path / "home"
+    (home / "data").mkdir(parents=True)
+    (home / "data" / "engines").symlink_to(engine_home / "data" / "engines")
+    monkeypatch.setenv("HEAVYLIFT_HOME", str(home))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    wish = EmbeddedWish(model="smollm2", slot_tokens=512, slots=2)
+    with field_of_deployments() as there:
+        there.names.append("d")
+        begun = operations.up(UpWish(source=wish, name="d", verify=False))
+        assert there.follow(begun).phase is Phase.READY
+        look = watching.Watching(watching.find("d")).look()
+    assert look.engine.sight is Sight.SEEN
+    assert (look.engine.generation_tokens or 0) > 0
+    terms = {each.term: each for each in look.terms}
+    assert terms["weights"].is_inside
+    assert terms["kv_cache"].observed_bytes == terms["kv_cache"].planned_low_bytes
+    assert look.reserves is False
+    assert [each.code for each in look.findings if each.code == "observe.term"] == []
 
 
 def test_the_live_screen_is_drawn_again_and_q_ends_it(tmp_path: Path) -> None:

@@ -44,12 +44,17 @@ RULES: Final[tuple[Rule, ...]] = (
         severity="critical",
     ),
     Rule(
-        # An API that answers proves nothing: with work queued, tokens have to come.
+        # An API that answers proves nothing: with work queued, something of what the engine counts
+        # has to move. Some count tokens at the end of a request only, some no steps while they
+        # read a long prompt: any of the figures will do, and one that counts nothing is not judged.
         name="HeavyliftEngineStalled",
         expression=(
-            "(heavylift_engine_requests_running + heavylift_engine_requests_waiting) > 0"
-            " and increase(heavylift_engine_generation_tokens_total[5m]) == 0"
-            " and increase(heavylift_engine_prompt_tokens_total[5m]) == 0"
+            "((heavylift_engine_requests_running + heavylift_engine_requests_waiting) > 0"
+            " and (heavylift_engine_steps_total or heavylift_engine_generation_tokens_total) >= 0)"
+            " unless (increase(heavylift_engine_steps_total[5m]) > 0"
+            " or increase(heavylift_engine_generation_tokens_total[5m]) > 0"
+            " or increase(heavylift_engine_prompt_tokens_total[5m]) > 0"
+            " or changes(heavylift_engine_kv_use_ratio[5m]) > 0)"
         ),
         for_s=300,
         severity="critical",

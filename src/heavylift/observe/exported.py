@@ -63,7 +63,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     *(
         Family(name=f"engine_{name}", kind="counter", labels=_ENGINE)
-        for name in ("preemptions", "prompt_tokens", "generation_tokens", "requests")
+        for name in ("preemptions", "prompt_tokens", "generation_tokens", "requests", "steps")
     ),
     *_gauges(("deployment", "quantile"), "engine_ttft_seconds", "engine_tpot_seconds"),
     *_gauges(("deployment", "term", "bound"), "memory_term_planned_bytes"),
@@ -156,6 +156,7 @@ def _of_engine(report: WatchReport) -> _Told:
     yield "engine_prompt_tokens", labels, engine.prompt_tokens
     yield "engine_generation_tokens", labels, engine.generation_tokens
     yield "engine_requests", labels, engine.requests
+    yield "engine_steps", labels, engine.steps
     yield from _times("engine_ttft_seconds", labels, engine.ttft)
     yield from _times("engine_tpot_seconds", labels, engine.tpot)
 

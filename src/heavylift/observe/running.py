@@ -63,12 +63,13 @@ def terms(
     """
     fullest = _fullest(measured)
     planned = {} if plan is None else _planned(plan)
-    found = [
-        _term(name, planned.get(name), None if each is None else each.bytes, "log", each)
-        for name in (*planned, *(name for name in fullest if name not in planned))
-        if name != OUTSIDE_POOL
-        for each in [fullest.get(name)]
-    ]
+    finer = {} if plan is None else {term.id: term.bytes for term in plan.terms}
+    found = []
+    for name in dict.fromkeys((*planned, *fullest)):
+        if name != OUTSIDE_POOL:
+            told = fullest.get(name)
+            observed = None if told is None else told.bytes
+            found.append(_term(name, planned.get(name, finer.get(name)), observed, "log", told))
     rest = _rest(fullest, gpus)
     if OUTSIDE_POOL in planned or rest is not None:
         found.append(_term(OUTSIDE_POOL, planned.get(OUTSIDE_POOL), rest, "gpu", None))

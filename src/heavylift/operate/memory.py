@@ -22,7 +22,8 @@ from heavylift.records.plan import Plan
 from heavylift.records.receipt import MeasuredTerm, Receipt
 from heavylift.telemetry import llamacpp
 
-_LLAMACPP: Final = frozenset({"embedded", "llamacpp"})
+LLAMACPP: Final = frozenset({"embedded", "llamacpp"})
+"""Engines with that log."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +39,7 @@ def measure(recipe: Recipe, attempt: Attempt, log: Path) -> Memory:
     plan = recipe.plan
     if plan is None:
         return Memory(findings=imbalance(attempt.terms()))
-    if recipe.spec.engine in _LLAMACPP:
+    if recipe.spec.engine in LLAMACPP:
         return _of_llamacpp(plan, log)
     terms = attempt.terms()
     receipt = _receipt(plan, tuple(term for term in terms if term.term != POOL))

@@ -22,7 +22,7 @@ from heavylift.launch.attempt import key_of, serving_rank
 from heavylift.launch.keepers import SSH_OPTIONS
 from heavylift.observe import series
 from heavylift.observe.report import Standing, Watched, gpus_now, report
-from heavylift.operate import clusters, recipes, secret_file, truth
+from heavylift.operate import clusters, memory, recipes, secret_file, truth
 from heavylift.planning import Planning
 from heavylift.records.deployment import Deployment, DeploymentStatus
 from heavylift.records.launch import LaunchSpec
@@ -33,7 +33,7 @@ from heavylift.records.watch import CurvePoint, EngineNow, GpuNow, HostNow, Sigh
 from heavylift.state import paths
 from heavylift.state.deployments import deployments_path, open_deployments
 from heavylift.state.series import Series, open_series, series_path
-from heavylift.telemetry import collect_gpus, collect_host, engine_metrics
+from heavylift.telemetry import collect_gpus, collect_host, engine_metrics, llamacpp
 from heavylift.telemetry.collect_gpus import Command
 from heavylift.telemetry.engine_log import EngineWords, LogReader
 from heavylift.telemetry.engine_metrics import EnginePage
@@ -73,7 +73,7 @@ def this_host() -> str:
 
 
 def find(what: str | None, *, key: str | None = None, tool: Command | None = None) -> Target:
-    """The target of a name or an address; None = the deployment that runs, if it is one alone.
+    """The target of a name or an address; None = the deployment that runs or starts, if alone.
 
     Raises OPS001 for a name that is none, USE021 and USE022 for an address that is none.
     """
@@ -82,6 +82,7 @@ def find(what: str | None, *, key: str | None = None, tool: Command | None = Non
     statuses = _statuses(what)
     if what is None:
         running = [each for each in statuses if each.ready]
+        running = running or [each for each in statuses if not each.phase.is_over]
         if len(running) != 1:
             names = ", ".join(each.name for each in running)
             notes = (Note(code="observe.several", params={"names": names}),) if running else ()
@@ -91,8 +92,13 @@ def find(what: str | None, *, key: str | None = None, tool: Command | None = Non
 
 
 def all_targets() -> tuple[Target, ...]:
-    """Every deployment that somebody wants up."""
-    return tuple(of_deployment(each) for each in _statuses(None) if each.wanted == "up")
+    """Every deployment that somebody wants up and whose recipe can be read."""
+    found = []
+    for status in _statuses(None):
+        if status.wanted == "up":
+            with contextlib.suppress(HeavyliftError):
+                found.append(of_deployment(status))
+    return tuple(found)
 
 
 def _statuses(name: str | None) -> list[DeploymentStatus]:
@@ -182,8 +188,13 @@ def _measured(engine: str, status: DeploymentStatus) -> tuple[MeasuredTerm, ...]
     for process in status.processes:
         with contextlib.suppress(OSError), Path(process.log).open("rb") as log:
             reader = LogReader(words)
-            reader.feed(log.read(_START_BYTES))
+            start = log.read(_START_BYTES)
+            reader.feed(start)
             terms += reader.measured_terms()
+            if engine in memory.LLAMACPP:
+                with contextlib.suppress(HeavyliftError):
+                    lines = start.decode("utf-8", "replace").splitlines()
+                    terms += llamacpp.measured_terms(llamacpp.parse(lines))
     return tuple(terms)
 
 
@@ -226,6 +237,7 @@ class Watching:
 
     def look(self) -> WatchReport:
         """How it is now."""
+        self._standing()
         return self.take(*self._page())
 
     def take(self, page: str | None, sight: Sight = Sight.NO_METRICS) -> WatchReport:
@@ -233,6 +245,7 @@ class Watching:
         none, for the reason `sight`.
         """
         now_s = time.time()
+        standing = self._standing()
         target = self.target
         seen = self._seen()
         gpus = gpus_now(target.watched, seen)
@@ -243,7 +256,7 @@ class Watching:
         return report(
             at=(datetime.fromtimestamp(now_s, UTC).isoformat(timespec="seconds"), now_s),
             watched=watched,
-            standing=self._standing(),
+            standing=standing,
             seen=seen,
             looks=[entry for _, entry in self._looks],
             engine=engine,
@@ -261,7 +274,7 @@ class Watching:
     def _page(self) -> tuple[str | None, Sight]:
         url = self.target.url
         if url is None:
-            return None, Sight.NO_ENGINE
+            return None, Sight.NO_ENGINE if self.target.name is None else Sight.NOT_READY
 
         async def page() -> str | None:
             async with Client(Endpoint.parse(url, self.target.key), limits=_LIMITS) as client:
@@ -292,8 +305,7 @@ class Watching:
             return Standing(url=self.target.url)
         with open_deployments(deployments_path()) as store:
             status = truth.status(store, truth.require(store, name))
-        if status.url is not None and status.url != self.target.url:
-            self.target = replace(self.target, url=status.url)
+        self.target = replace(self.target, url=status.url)
         return Standing(
             url=status.url,
             phase=str(status.phase),

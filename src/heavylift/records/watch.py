@@ -28,6 +28,8 @@ class Sight(StrEnum):
     """They are in another machine, which nobody here can ask."""
     NO_ENGINE = "no_engine"
     """No engine was named, and none of ours runs."""
+    NOT_READY = "not_ready"
+    """A deployment of ours that does not serve now."""
     NO_ANSWER = "no_answer"
     NO_METRICS = "no_metrics"
     """It answers, and offers no page of metrics."""
@@ -86,6 +88,8 @@ class EngineNow:
     prompt_tokens_per_s: float | None = None
     output_tokens_per_s: float | None = None
     requests: float | None = None
+    steps: float | None = None
+    """What its scheduler did; moves while it works."""
     ttft: Quantiles | None = None
     tpot: Quantiles | None = None
     window_s: float | None = None

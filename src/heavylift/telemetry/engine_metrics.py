@@ -100,6 +100,7 @@ def now(pages: Sequence[EnginePage]) -> EngineNow:
         prompt_tokens_per_s=rate("prompt_tokens"),
         output_tokens_per_s=rate("generation_tokens"),
         requests=last.counters.get("requests"),
+        steps=last.queue.steps,
         ttft=_quantiles(first, last, "ttft"),
         tpot=_quantiles(first, last, "tpot"),
         window_s=window_s if window_s > 0 else None,

@@ -209,3 +209,77 @@ def test_a_taken_port_is_an_error_of_this_machine() -> None:
         Exporter(list, port=exporter.port, say=text, period_s=1),
     ):
         pass
+
+
+STALLED = "HeavyliftEngineStalled"
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus's tool is not here")
+@pytest.mark.parametrize(
+    ("series", "fires"),
+    [
+        # Work queued, nothing moves.
+        ({"engine_requests_running": "2+0x30", "engine_generation_tokens_total": "7+0x30"}, True),
+        # A long prompt is read: the cache fills, no token comes.
+        (
+            {
+                "engine_requests_running": "1+0x30",
+                "engine_generation_tokens_total": "7+0x30",
+                "engine_kv_use_ratio": "0+0.01x30",
+            },
+            False,
+        ),
+        # Tokens are counted at the end of a request only; steps are not.
+        (
+            {
+                "engine_requests_running": "1+0x30",
+                "engine_generation_tokens_total": "7+0x30",
+                "engine_steps_total": "0+50x30",
+            },
+            False,
+        ),
+        # An engine that counts nothing is not judged, nor one without work.
+        ({"engine_requests_running": "1+0x30"}, False),
+        ({"engine_requests_running": "0+0x30", "engine_generation_tokens_total": "7+0x30"}, False),
+    ],
+)
+def test_a_stalled_engine_is_one_whose_figures_stand_still(
+    tmp_path: Path, series: dict[str, str], fires: bool
+) -> None:
+    """Played to Prometheus's own evaluation, a value a minute."""
+    rules = tmp_path / "alerts.yml"
+    rules.write_text(yaml.safe_dump(alerts.document(text), sort_keys=False))
+    inputs = {"engine_requests_waiting": "0+0x30", "gpus_seen": "8+0x30"} | series
+    rule = next(
+        each for each in alerts.document(text)["groups"][0]["rules"] if each["alert"] == STALLED
+    )
+    alert = {
+        "exp_labels": {"deployment": "k3", **rule["labels"]},
+        "exp_annotations": rule["annotations"],
+    }
+    test = {
+        "rule_files": [str(rules)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": f'heavylift_{name}{{deployment="k3"}}', "values": values}
+                    for name, values in inputs.items()
+                ],
+                "alert_rule_test": [
+                    {
+                        "eval_time": "20m",
+                        "alertname": STALLED,
+                        "exp_alerts": [alert] if fires else [],
+                    }
+                ],
+            }
+        ],
+    }
+    path = tmp_path / "test.yml"
+    path.write_text(yaml.safe_dump(test, sort_keys=False))
+    ran = subprocess.run(
+        ["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -213,7 +213,7 @@ def _terms(report: WatchReport) -> Iterator[Text]:
         glyph = {True: "ok", False: "warn", None: "unknown"}[term.is_inside]
         word = text(f"top.inside.{glyph}")
         yield Text(
-            f"  {glyphs()[glyph]} {printable(term.term):<18}"
+            f"  {glyphs()[glyph]} {printable(term.term):<26}"
             f"{format_gib(term.observed_bytes or 0):>9}  {planned:>19}  {word}"
         )
 
