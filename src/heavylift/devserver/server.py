@@ -266,6 +266,8 @@ class ScriptedServer:
             f"scripted_generation_tokens_total {sum(len(each.sends) for each in self.records)}",
             *self._first_tokens(),
         ]
+        if self.scenario.server.kv_use_ratio is not None:
+            lines.append(f"scripted_kv_use_ratio {self.scenario.server.kv_use_ratio}")
         if self.scenario.server.steps_per_s is not None:
             lines.append(f"scripted_steps_total {int(self._steps)}")
         return "\n".join(lines) + "\n"
