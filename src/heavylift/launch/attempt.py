@@ -116,9 +116,7 @@ class Attempt:
         self._readers = [LogReader(words) for _ in ranks]
         self._read_to = [0 for _ in ranks]
         self._effort = (-1.0, processes.Effort())
-        self._serving = next(
-            (number for number, rank in enumerate(ranks) if rank.serves or _API in rank.ports), 0
-        )
+        self._serving = serving_rank(ranks)
         self.key = key_of(ranks[self._serving], secrets)
         self.model = spec.served_name or spec.model
 
@@ -405,6 +403,12 @@ class Attempt:
 
     def _endpoint(self) -> Endpoint:
         return Endpoint.parse(self.address() or "", self.key or None)
+
+
+def serving_rank(ranks: Sequence[RankSpec]) -> int:
+    """The place of the rank that answers HTTP."""
+    found = (number for number, rank in enumerate(ranks) if rank.serves or _API in rank.ports)
+    return next(found, 0)
 
 
 def key_of(rank: RankSpec, secrets: Mapping[str, str]) -> str:

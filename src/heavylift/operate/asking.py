@@ -8,7 +8,7 @@ from typing import Final
 
 from heavylift.bench.files import shipped_prose
 from heavylift.facts.catalog import Catalog
-from heavylift.launch.attempt import key_of
+from heavylift.launch.attempt import key_of, serving_rank
 from heavylift.operate import secret_file
 from heavylift.operate.proof import features_of
 from heavylift.operate.recipes import Recipe
@@ -44,8 +44,7 @@ class Served:
         path = paths.deployment_dir(self.name) / secret_file.FILE
         secrets = secret_file.read(path) if path.is_file() else {}
         ranks = self.recipe.spec.ranks
-        serving = next((rank for rank in ranks if rank.serves), ranks[0])
-        return Endpoint.parse(self.url, key_of(serving, secrets) or None)
+        return Endpoint.parse(self.url, key_of(ranks[serving_rank(ranks)], secrets) or None)
 
     def wish(
         self,

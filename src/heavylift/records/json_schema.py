@@ -23,10 +23,12 @@ from heavylift.records.recipe import LaunchDiff, Recipe
 from heavylift.records.rehearsal import Rehearsal
 from heavylift.records.release import Release
 from heavylift.records.search import Searched
+from heavylift.records.series import History
 from heavylift.records.simulation import Simulation
 from heavylift.records.snapshot import Snapshot
 from heavylift.records.speed import Speed
 from heavylift.records.variants import VariantTable
+from heavylift.records.watch import WatchReport
 
 RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
@@ -44,6 +46,8 @@ RECORDS: Final[dict[str, type]] = {
     "speed": Speed,
     "prefill-decode": PrefillDecode,
     "decision": Decision,
+    "watch": WatchReport,
+    "history": History,
     "recipe": Recipe,
     "launch-diff": LaunchDiff,
     "simulation": Simulation,
