@@ -12,8 +12,8 @@ from typing import Final, Self
 
 from heavylift.launch import processes
 from heavylift.records.deployment import RunState
+from heavylift.telemetry.collect_gpus import tool_here
 from heavylift.telemetry.gpu_readings import readings
-from heavylift.telemetry.gpu_watch import tool_here
 
 CARD: Final = "card"
 HOST: Final = "host"

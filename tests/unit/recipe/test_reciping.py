@@ -306,7 +306,7 @@ def test_llamacpp_shares_one_pot_of_context(make_recipe: Make) -> None:
     recipe = make_recipe(
         "kimi-k3", "8xH100", "llamacpp", variant="ud-iq1-s", concurrency=2, context_tokens=8192
     )
-    assert _value(recipe, "--ctx-size") == "16384"
+    assert _value(recipe, "--ctx-size") == "8192"
     assert _value(recipe, "--tensor-split") == "1,1,1,1,1,1,1,1"
     assert _value(recipe, "--hf-repo") == "unsloth/Kimi-K3-GGUF:UD-IQ1_S"
 
