@@ -99,6 +99,7 @@ def test_a_model_is_served_verified_killed_restarted_rolled_back_and_stopped(
         "--concurrency",
         "2",
         "--no-verify",
+        "--no-doctor",
     )
     assert (code, status_of(heavylift)["release"]) == (0, 2), err
     _, out, _ = heavylift("releases", "d", "--diff", "1", "2")

@@ -24,10 +24,13 @@ from tests.e2e.deployments import (
 from tests.e2e.test_rehearse import heavylift
 
 from heavylift.cli.text import text
-from heavylift.operate import operations
+from heavylift.errors import HeavyliftError
+from heavylift.operate import doctoring, operations, recipes
+from heavylift.planning import Planning
 from heavylift.records.deployment import Phase
 from heavylift.records.finding import Severity
 from heavylift.records.launch import LaunchSpec, Mount, RankSpec
+from heavylift.records.plan import PlanRequest
 
 pytestmark = pytest.mark.e2e
 
@@ -132,11 +135,7 @@ def test_docker_is_left_alone_where_processes_are_wanted(
     pretend(programs, "docker")
     recipe = write_recipe(tmp_path / "r", "healthy")
     changed(recipe, image="example/engine:1.0", host_network=True)
-    deployed.names.append("d")
-    code, _, err = heavylift(
-        *("up", str(recipe), "--name", "d", "--no-verify", "--no-doctor", "--target", "processes")
-    )
-    assert code == 0, err
+    assert deployed.follow(deployed.up(recipe, target="processes")).phase is Phase.READY
     assert not (tmp_path / "docker.log").exists()
     code, _, err = heavylift(
         *("up", str(recipe), "--name", "d", "--no-verify", "--no-doctor", "--replace", "--detach")
@@ -210,11 +209,12 @@ def test_what_the_doctor_finds_stops_a_start_unless_it_is_taken_on(
 ) -> None:
     """A recipe for cards on a machine without: named, with the way on; taken on, it starts."""
     recipe = write_recipe(tmp_path / "r", "healthy")
-    code, _, _ = heavylift(
-        *("recipe", "kimi-k3", "--on", "8xMI355X", "--engine", "atom", "-o", str(tmp_path / "k3"))
-    )
-    assert code == 0
-    (recipe / "plan.json").write_bytes((tmp_path / "k3" / "plan.json").read_bytes())
+    planning = Planning()
+    _, rack = planning.rack("8xMI355X")
+    assert rack is not None
+    request = PlanRequest(model="kimi-k3", rack=rack, engine="atom")
+    plan = planning.plan(request, planning.knowledge("kimi-k3"), with_fixes=False)
+    (recipe / "plan.json").write_bytes(msgspec.json.encode(plan))
     code, out, err = heavylift("up", str(recipe), "--name", "d", "--no-verify", "--json")
     assert code == 4, err
     stopping = [each["id"] for each in json.loads(out)["findings"]]
@@ -225,8 +225,9 @@ def test_what_the_doctor_finds_stops_a_start_unless_it_is_taken_on(
     taken = [word for name in stopping for word in ("--despite", name)]
     code, _, err = heavylift("up", str(recipe), "--name", "d", "--no-verify", *taken)
     assert code == 0, err
-    code, _, err = heavylift("up", str(recipe), "--name", "d", "--despite", "no.such.check")
-    assert (code, "no.such.check" in err) == (2, True)
+    with pytest.raises(HeavyliftError) as caught:
+        doctoring.examine(recipes.read(recipe), ["no.such.check"])
+    assert caught.value.code == "USE087"
 
 
 # --- logs, restart -------------------------------------------------------------------------------
