@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "bench": "bench",
     "quality": "quality",
     "batch": "batch",
+    "web": "web",
     "gateway": "gateway",
     "keys": "keys",
     "usage": "usage",

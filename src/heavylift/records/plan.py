@@ -238,6 +238,8 @@ class StageMemory:
     weights_bytes: int
     kv_cache_bytes: int
     recurrent_state_bytes: int
+    workspace_bytes: Interval
+    outside_pool_bytes: Interval
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
