@@ -16,32 +16,58 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from heavylift.checkpoint.config import ConfigFile, model_from_config, same_architecture
+from heavylift.checkpoint.adoption import adopt
+from heavylift.checkpoint.config import (
+    ConfigFile,
+    model_from_config,
+    same_architecture,
+    undescribed,
+)
 from heavylift.checkpoint.defects import Defect
 from heavylift.checkpoint.files import Files, LocalFiles
-from heavylift.checkpoint.grouping import match
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
 from heavylift.checkpoint.read import Checkpoint, read_files
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
+from heavylift.facts.consistency import name_key
 from heavylift.facts.schema import (
     EngineFacts,
     Fact,
     FactKind,
     FamilyFacts,
     GpuFacts,
+    MemoryShareRule,
     ModelFacts,
     NodeFacts,
+    VariantFacts,
 )
 from heavylift.inspecting import CONFIG, CONFIG_LIMIT_BYTES, Reach, is_path, read_hub
 from heavylift.plan import compare as comparing
+from heavylift.plan.fit import capability, fit_model
 from heavylift.plan.fixes import fixes
-from heavylift.plan.planner import Knowledge, Machine, best_plan, with_receipt
-from heavylift.plan.rack import parse_rack, resolve_rack
+from heavylift.plan.have import Have, of_rack, parse_have
+from heavylift.plan.planner import (
+    Choice,
+    Knowledge,
+    Machine,
+    best_plan,
+    choose,
+    subjects,
+    with_receipt,
+)
+from heavylift.plan.rack import count_rack, parse_rack, resolve_rack
+from heavylift.plan.search import search
+from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
-from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
+from heavylift.plan.thumb import rules_of_thumb
+from heavylift.plan.variants import variant_table
+from heavylift.records.fit import FitList, FitMiss, FitRow
+from heavylift.records.plan import Capacity, Note, Plan, PlanRequest, Rack, SmallerRack
 from heavylift.records.receipt import Receipt
+from heavylift.records.search import Searched
+from heavylift.records.variants import VariantTable
+from heavylift.units import GIB, MIB
 
 THIS_MACHINE: Final = "this-machine"
 
@@ -84,7 +110,7 @@ class Planning:
         Raises FACT010 for an unknown name, for a folder what `inventory_of_files` raises, and for
         a hub HUB001 to HUB014. What is wrong with the files and harms nothing is in `remarks`.
         """
-        folder = Path(model).expanduser()
+        folder = _folder(Path(model).expanduser())
         if is_path(model):
             return self._knowledge_of_folder(folder)
         try:
@@ -118,39 +144,66 @@ class Planning:
     ) -> Knowledge:
         """A checkpoint's files: what the tensors are from its headers, what they mean by family.
 
-        A network that the catalogue knows under another name keeps that name and its recipes.
+        A network that the catalogue knows under another name keeps that name and its recipes. One
+        that nobody described is planned from its headers alone, and a config.json without weights
+        by its own dimensions.
         """
         config = config or read_config(files)
         family = self.catalog.family_for_hf_type(config.model_type())
+        checkpoint = checkpoint or _read_if_there(files)
+        if checkpoint is not None:
+            self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
+        engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
         if family is None:
-            raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+            if checkpoint is None:
+                raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+            checkpoint.require_sound()
+            inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
+            facts, family = undescribed(config, inventory, identifier=identifier)
+            variant = replace(facts.variants[0], engines=engines)
+            return self._knowledge_with(facts, family, variant, inventory)
         facts = model_from_config(config, family, identifier=identifier, formats=("safetensors",))
+        own = facts.variants[0]
         known = self._same_network(facts)
-        if known is not None:
-            facts = replace(known, variants=known.variants[:1])
-        checkpoint = checkpoint or read_files(files)
-        self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
-        inventory = inventory_of(checkpoint, facts, family)
-        variant = facts.variants[0]
-        if known is None:
-            engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
-            facts = replace(facts, variants=(replace(variant, engines=engines),))
-        return replace(
-            self.knowledge_of(facts),
+        usual = own if known is None else known.variants[0]
+        variant = replace(
+            usual if checkpoint is not None else own,
+            engines=engines if known is None else usual.engines,
+            kv_cache_dtype=own.kv_cache_dtype,
+        )
+        if checkpoint is None:
+            inventory = from_facts(facts, family, own)
+        else:
+            inventory = inventory_of(checkpoint, facts, family)
+        return self._knowledge_with(known or facts, family, variant, inventory)
+
+    def _knowledge_with(
+        self, facts: ModelFacts, family: FamilyFacts, variant: VariantFacts, inventory: Inventory
+    ) -> Knowledge:
+        """A model with one form, whose tensors are at hand."""
+        return Knowledge(
             model=ModelKnowledge(
-                model=facts,
+                model=replace(facts, variants=(variant,)),
                 family=family,
                 book=self.catalog.recipes(facts.id),
                 inventories={variant.id: inventory},
             ),
+            engines=Loaded(self.catalog.ids("engines"), self._engine),
+            machines=self._machines,
         )
 
     def _same_network(self, facts: ModelFacts) -> ModelFacts | None:
-        for identifier in self.catalog.ids("models"):
-            other = self.catalog.model(identifier)
-            if same_architecture(facts, other):
+        """The catalogue's model of the same dimensions; of several the one whose name the folder
+        has, else the first.
+        """
+        others = map(self.catalog.model, self.catalog.ids("models"))
+        same = [other for other in others if same_architecture(facts, other)]
+        key = name_key(facts.id)
+        for other in same:
+            names = (other.id, other.title, *other.names)
+            if key in {name_key(name.rpartition("/")[2]) for name in names}:
                 return other
-        return None
+        return same[0] if same else None
 
     def knowledge_of(self, facts: ModelFacts) -> Knowledge:
         """Everything a plan of a model may look at whose facts are at hand."""
@@ -209,18 +262,140 @@ class Planning:
             found = self._smallest(request, knowledge, gpu)
         if receipt is not None:
             found = with_receipt(found, receipt, knowledge)
+        found = self._with_share(found, knowledge)
         if not with_fixes:
             return found
         return replace(found, fixes=fixes(found, knowledge))
+
+    def _with_share(self, plan: Plan, knowledge: Knowledge) -> Plan:
+        """On a machine with shared memory: what of it the plan counts, and how to have more."""
+        gpu = knowledge.machines[plan.rack.gpu].gpu
+        share = self._share(gpu)
+        if share is None:
+            return plan
+        most = share.most_bytes(int(gpu.memory_nameplate.value * GIB))
+        shown = gpu.memory_visible.value
+        code = "shared_memory" if share.setting is None or most <= shown else "shared_memory_more"
+        setting = (
+            "" if share.setting is None else share.setting.format(mib=most // MIB, gb=most // GIB)
+        )
+        params: dict[str, Scalar] = {"shown": shown, "most": most, "setting": setting}
+        return replace(plan, notes=(*plan.notes, Note(code=code, params=params)))
+
+    def have(self, text: str) -> Have:
+        """What somebody has: sizes as they are said (`512GB-mac`), or a rack of the catalogue.
+
+        Raises PLAN006 for a machine of an unknown kind, PLAN007 for a card without a count, and
+        what `rack` raises.
+        """
+        said = parse_have(text, self.catalog.memory_shares(), datetime.now(UTC).date())
+        if said is not None:
+            return said
+        gpu, rack = self.rack(text)
+        if rack is None:
+            raise HeavyliftError("PLAN007", {"text": text, "gpu": gpu.title})
+        return of_rack(text, rack, self._machines[gpu.id], self._share(gpu))
+
+    def _share(self, gpu: GpuFacts) -> MemoryShareRule | None:
+        shares = {share.id: share for share in self.catalog.memory_shares()}
+        return None if gpu.memory_share is None else shares.get(gpu.memory_share)
+
+    def variants(self, model: str, have: Have | None = None) -> VariantTable:
+        """The published forms of a model of the catalogue, against what somebody has."""
+        knowledge = self.knowledge(model)
+        catalogued = replace(knowledge, machines=Loaded(self.catalog.ids("gpus"), self._machine))
+        book = self.catalog.variant_reports(knowledge.model.model.id)
+        return variant_table(catalogued, book, have)
+
+    def fit(self, text: str, context_tokens: int | None = None) -> FitList:
+        """Every model and variant of the catalogue that a rack holds, the most capable first.
+
+        On a machine with shared memory also those that fit once its driver gives more of it.
+        Raises PLAN007 for a card without a count, and what `rack` raises.
+        """
+        gpu, rack = self.rack(text)
+        if rack is None:
+            node = self._machines[gpu.id].node
+            if node.gpus_per_node.value > 1:
+                raise HeavyliftError("PLAN007", {"text": text, "gpu": gpu.title})
+            rack = count_rack(gpu, node, 1, text=text)
+        share = self._share(gpu)
+        have = of_rack(text, rack, self._machines[gpu.id], share)
+        most = have.memory_bytes // rack.gpu_count
+        shown = gpu.memory_visible.value
+        rows: list[FitRow] = []
+        misses: list[FitMiss] = []
+        for identifier in self.catalog.ids("models"):
+            knowledge = self.knowledge_of(self.catalog.model(identifier))
+            for each in fit_model(knowledge, rack, context_tokens):
+                if isinstance(each, FitRow):
+                    rows.append(each)
+                    continue
+                raised = None
+                if most > shown:
+                    raised = self._raised(knowledge, rack, most, each, context_tokens)
+                if raised is None:
+                    misses.append(each)
+                else:
+                    rows.append(raised)
+        rows.sort(key=capability)
+        misses.sort(key=lambda miss: (miss.short_bytes is None, miss.short_bytes or 0))
+        return FitList(
+            rack=rack,
+            visible_bytes=shown,
+            raised_bytes=most if most > shown else None,
+            setting=None if share is None else share.setting,
+            rows=tuple(rows),
+            misses=tuple(misses),
+        )
+
+    def _raised(
+        self,
+        knowledge: Knowledge,
+        rack: Rack,
+        most: int,
+        miss: FitMiss,
+        context_tokens: int | None,
+    ) -> FitRow | None:
+        """A variant that missed, on the same machine with its driver's share at the most."""
+        if miss.short_bytes is None:
+            return None
+        machine = self._machines[rack.gpu]
+        visible = replace(machine.gpu.memory_visible, value=most)
+        larger = replace(machine, gpu=replace(machine.gpu, memory_visible=visible))
+        known = replace(knowledge, machines={rack.gpu: larger})
+        for each in fit_model(known, rack, context_tokens):
+            if isinstance(each, FitRow) and each.variant == miss.variant:
+                return replace(each, raised=True)
+        return None
+
+    def search(self, build: Callable[[Rack], PlanRequest], knowledge: Knowledge) -> Searched:
+        """The best way to serve on every card, out of every rack, engine, KV dtype and layout."""
+        racks = [
+            rack
+            for identifier in self.catalog.ids("gpus")
+            for rack in comparing.rack_sizes(knowledge, identifier)
+        ]
+        return search(knowledge, racks, build)
+
+    def with_rules_of_thumb(self, plan: Plan) -> Plan:
+        """The plan with what the usual rules of thumb say of it."""
+        answers = rules_of_thumb(plan, self.catalog.rules_of_thumb())
+        return replace(plan, rules_of_thumb=answers)
 
     def compare(
         self,
         racks: tuple[str, ...],
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
+        *,
+        with_speed: bool = False,
     ) -> comparing.Comparison:
-        """A row per rack, in order. A rack that cannot be planned spoils no other's row."""
-        rows = []
+        """A row per rack, in order. A rack that cannot be planned spoils no other's row.
+
+        `with_speed`: each with a forecast and the rents of its card.
+        """
+        rows: list[comparing.CompareRow] = []
         failures = []
         seen: set[str] = set()
         for text in dict.fromkeys(racks):
@@ -233,6 +408,11 @@ class Planning:
             if plan.rack.label not in seen:
                 seen.add(plan.rack.label)
                 rows.append(comparing.row(plan, knowledge))
+        if with_speed:
+            facts, prices = self.catalog.speed(), self.catalog.prices()
+            rows = [
+                comparing.with_speed_and_rent(row, knowledge, facts, prices.rentals) for row in rows
+            ]
         return comparing.Comparison(
             model=knowledge.model.model.id,
             title=knowledge.model.model.title,
@@ -245,30 +425,43 @@ class Planning:
     ) -> Plan:
         gpu, rack = self.rack(text)
         if rack is None:
-            return self._smallest(build, knowledge, gpu)
-        return best_plan(build(rack), knowledge)
+            return self._smallest(build, knowledge, gpu, with_lost=False)
+        return choose(build(rack), knowledge).plan(with_lost=False)
 
     def _smallest(
         self,
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
         gpu: GpuFacts,
+        *,
+        with_lost: bool = True,
     ) -> Plan:
-        found: Plan | None = None
+        found: Choice | None = None
         failed: HeavyliftError | None = None
-        for size in comparing.rack_sizes(knowledge, gpu.id, text=gpu.title):
-            rack = replace(size, reading="smallest_count")
+        smaller: list[SmallerRack] = []
+        sizes = comparing.rack_sizes(knowledge, gpu.id, text=gpu.title)
+        for size in sizes:
+            request = build(replace(size, reading="smallest_count"))
             try:
-                found = best_plan(build(rack), knowledge)
+                asked = subjects(request, knowledge)
+                hopeless = None if size is sizes[-1] else too_small(request, asked)
+                if hopeless is not None:
+                    smaller.append(hopeless)
+                    continue
+                found = choose(request, knowledge, asked)
             except HeavyliftError as error:
                 # A count at which no layout exists is passed over; the next may have one.
+                smaller.append(refused_rack(request, error, gpu))
                 failed = error
                 continue
-            if found.capacity_verdict is not Capacity.DOES_NOT_FIT:
-                return found
+            if found.best.fits is not Capacity.DOES_NOT_FIT:
+                break
+            smaller.append(smaller_rack(found.best))
         if found is None:
             raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
-        return found
+        plan = found.plan(with_lost=with_lost)
+        below = tuple(each for each in smaller if each.gpus < plan.rack.gpu_count)
+        return replace(plan, smaller=below)
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -305,8 +498,6 @@ class Planning:
             aliases=(),
             memory_nameplate=measured(memory / 10**9, "GB"),
             memory_visible=measured(memory, "bytes"),
-            memory_bandwidth=measured(0.0, "TB/s"),
-            link_bandwidth=None,
             native_formats=measured("", "names"),
             node=THIS_MACHINE,
         )
@@ -350,39 +541,51 @@ def read_config(files: Files) -> ConfigFile:
 
 
 def inventory_of(checkpoint: Checkpoint, facts: ModelFacts, family: FamilyFacts) -> Inventory:
-    """The tensors of a checkpoint's headers, by the family's names.
+    """The tensors of a checkpoint's headers, by the family's modules.
 
-    Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing or are not the
-    family's, PLAN055 when their shapes are not those of the config: a plan over a part of a model,
-    or of a cache that the weights do not have, would be wrong without showing it.
+    Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing, PLAN055 when
+    their shapes are not those of the config: a plan over a part of a model, or of a cache that the
+    weights do not have, would be wrong without showing it.
     """
     checkpoint.require_sound()
-    expected = from_facts(facts, family, facts.variants[0])
-    found = match(checkpoint.groups, expected.groups)
-    if found.missing or found.unmatched:
-        first = [group.expected.name for group in found.missing]
-        first += [group.pattern for group in found.unmatched]
+    plain = replace(facts.variants[0], quantised=())
+    found = adopt(checkpoint.groups, from_facts(facts, family, plain).groups)
+    if found.missing:
         raise HeavyliftError(
             "PLAN054",
             {
                 "path": checkpoint.where,
-                "missing": sum(len(m.layers or (0,)) * m.per_layer for m in found.missing),
-                "unknown": sum(group.count for group in found.unmatched),
-                "first": first[0],
+                "missing": sum(group.count for group in found.missing),
+                "unknown": sum(group.count for group in found.unsaid),
+                "first": found.missing[0].name,
             },
         )
-    for group in found.matched:
-        if not group.agrees:
-            raise HeavyliftError(
-                "PLAN055",
-                {
-                    "path": checkpoint.where,
-                    "tensor": group.found.pattern,
-                    "found": f"{group.found.per_layer} × {list(group.found.shape)}",
-                    "expected": f"{group.expected.per_layer} × {list(group.expected.shape)}",
-                },
-            )
+    for each in found.disagrees:
+        raise HeavyliftError(
+            "PLAN055",
+            {
+                "path": checkpoint.where,
+                "tensor": each.found.pattern,
+                "found": f"{each.found.per_layer} × {list(each.found.shape)}",
+                "expected": f"{each.expected.per_layer} × {list(each.expected.shape)}",
+            },
+        )
     return found.inventory(checkpoint.where)
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a checkpoint that is named by it or by its config.json."""
+    return path.parent if path.name == CONFIG and path.is_file() else path
+
+
+def _read_if_there(files: Files) -> Checkpoint | None:
+    """The headers of a checkpoint; None where there is a config and no safetensors."""
+    try:
+        return read_files(files)
+    except HeavyliftError as error:
+        if error.code != "CKPT022":
+            raise
+        return None
 
 
 def _takes_folders(engine: EngineFacts) -> bool:

@@ -35,6 +35,10 @@ class FaultKind(StrEnum):
     """Resets the connection without an answer."""
     DIE = "die"
     """The whole server goes: all connections are reset, the port refuses."""
+    FREEZE = "freeze"
+    """The engine stops behind an API that lives: no request is answered any more, its counters
+    stand still, and everything else is answered as before.
+    """
     HANG = "hang"
     """Says nothing more after `after_tokens`; with 0, not even headers."""
     SLOW_HEADERS = "slow_headers"
@@ -99,14 +103,31 @@ class Defect(StrEnum):
     BLIND = "blind"
     JSON_IGNORED = "json_ignored"
     STREAM_LOSES_END = "stream_loses_end"
+    RESPONSES_REPEATED = "responses_repeated"
+    """On the responses route a marker leaks into the stream and the answer follows again."""
+    DYNAMIC_TOOLS_IGNORED = "dynamic_tools_ignored"
+    """Tools that a system message declares are not offered to the model."""
+    DYNAMIC_TOOLS_UNCHECKED = "dynamic_tools_unchecked"
+    """Declarations that make no sense are taken."""
+    LIMIT_CRASHES = "limit_crashes"
+    """A prompt just over the limit ends in a server error."""
+    PICTURE_CRASHES = "picture_crashes"
+    """A picture of many pixels ends in a server error."""
+    TEMPLATE_CHANGED = "template_changed"
+    """The prompt is rendered by another template, of more tokens."""
+    CACHE_FORGETS = "cache_forgets"
+    """What stands in a prefix that was asked before is lost."""
 
 
 class Server(_Table, frozen=True, kw_only=True):
-    """The server as a whole. `key` None = no key is asked for."""
+    """The server as a whole. `key` None = no key is asked for. `steps_per_s`: steps that its engine
+    counts while it has work; None = it counts none.
+    """
 
     models: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("scripted",)
     context_tokens: Number = 8192
     key: str | None = None
+    steps_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class Pace(_Table, frozen=True, kw_only=True):

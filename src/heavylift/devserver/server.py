@@ -35,6 +35,8 @@ from heavylift.devserver.render import (
     Script,
     error_document,
 )
+from heavylift.devserver.responses import PATH as RESPONSES_PATH
+from heavylift.devserver.responses import ResponsesDialect, as_chat
 from heavylift.devserver.scenario import Defect, Fault, FaultKind, Scenario, Then
 from heavylift.wire.failures import UNDECODABLE
 
@@ -43,8 +45,11 @@ HOST: Final = "127.0.0.1"
 _DIALECTS: Final[dict[str, Callable[[Script], Dialect]]] = {
     "/v1/chat/completions": ChatDialect,
     "/v1/messages": MessagesDialect,
+    RESPONSES_PATH: ResponsesDialect,
 }
 _BODY_BYTES: Final = 64 * 2**20
+_OVER: Final = 256
+"""Tokens over the limit at which an engine that does not see them coming fails."""
 _SLOTS: Final = 2
 """Slots that an engine which loses them has."""
 
@@ -103,6 +108,9 @@ class ScriptedServer:
         self._site: web.TCPSite | None = None
         self._transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
         self._lost_slots = 0
+        self._frozen_page: str | None = None
+        self._steps = 0.0
+        self._stepped_at: float | None = None
         self._previous: Asked | None = None
         self.connections = 0
         self.open_chats = 0
@@ -241,16 +249,31 @@ class ScriptedServer:
         return web.Response(body=msgspec.json.encode(self.records), content_type="application/json")
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        page = (
-            "# TYPE scripted_requests_running gauge\n"
-            f"scripted_requests_running {self.open_chats}\n"
-            f"scripted_requests_total {len(self.records)}\n"
-        )
+        page = self._frozen_page or self._page()
         return web.Response(text=page, content_type="text/plain")
+
+    def _page(self) -> str:
+        self._count_steps()
+        lines = [
+            "# TYPE scripted_requests_running gauge",
+            f"scripted_requests_running {self.open_chats}",
+            f"scripted_requests_total {len(self.records)}",
+        ]
+        if self.scenario.server.steps_per_s is not None:
+            lines.append(f"scripted_steps_total {int(self._steps)}")
+        return "\n".join(lines) + "\n"
+
+    def _count_steps(self) -> None:
+        """Bring the steps up to now: time with work counts."""
+        rate, since = self.scenario.server.steps_per_s, self._stepped_at
+        now = asyncio.get_running_loop().time()
+        if rate is not None and since is not None:
+            self._steps += rate * (now - since)
+        self._stepped_at = now if self.open_chats else None
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         began_at = asyncio.get_running_loop().time()
-        content = _decoded(await request.read())
+        content = as_chat(_decoded(await request.read()))
         question = asked(content, len(self.records) + 1)
         if question is None:
             return _error(400, "messages and model are required", "invalid_request_error")
@@ -263,7 +286,9 @@ class ScriptedServer:
             came_at=self._clock(),
         )
         self.records.append(record)
+        self._count_steps()
         self.open_chats += 1
+        self._stepped_at = self._stepped_at or began_at
         try:
             return await self._answer(request, question, record, began_at)
         except (asyncio.CancelledError, ConnectionError):
@@ -271,11 +296,15 @@ class ScriptedServer:
             self._lose_slot()
             raise
         finally:
+            self._count_steps()
             self.open_chats -= 1
+            self._stepped_at = self._stepped_at if self.open_chats else None
 
     async def _answer(
         self, request: web.Request, question: Asked, record: Record, began_at: float
     ) -> web.StreamResponse:
+        if self._frozen_page is not None:
+            await asyncio.Event().wait()
         refused = self._refuse(request, question)
         if refused is not None:
             record.ending = Ending.REFUSED
@@ -284,7 +313,7 @@ class ScriptedServer:
         turn = turn_of_mind(chosen, self._mixed_up(question))
         if isinstance(turn, Refusal):
             record.ending = Ending.REFUSED
-            return _error(400, turn.message, "invalid_request_error")
+            return _error(turn.status, turn.message, "invalid_request_error")
         record.fault = None if turn.fault is None else turn.fault.kind
         early = await self._fail_early(request, turn, record)
         if early is not None:
@@ -362,9 +391,15 @@ class ScriptedServer:
         if question.model not in self.scenario.server.models and Defect.ANY_MODEL not in defects:
             return _error(404, f"The model `{question.model}` does not exist.", "not_found_error")
         tokens = prompt_tokens(choose(self.scenario, question), question)
-        if tokens >= self.scenario.server.context_tokens and Defect.CUT_SILENTLY not in defects:
-            return self._too_long(tokens)
-        return None
+        return None if tokens < self.scenario.server.context_tokens else self._over_limit(tokens)
+
+    def _over_limit(self, tokens: int) -> web.Response | None:
+        defects = self.scenario.reply.defects
+        if Defect.CUT_SILENTLY in defects:
+            return None
+        if Defect.LIMIT_CRASHES in defects and tokens < self.scenario.server.context_tokens + _OVER:
+            return _error(500, "internal server error", "internal_error")
+        return self._too_long(tokens)
 
     def _refuse_key(self, request: web.Request) -> web.Response | None:
         key = self.scenario.server.key
@@ -397,6 +432,9 @@ class ScriptedServer:
             return None
         if fault.kind is FaultKind.SLOW_HEADERS:
             await asyncio.sleep(fault.delay_s)
+        if fault.kind is FaultKind.FREEZE:
+            self._frozen_page = self._page()
+            await asyncio.Event().wait()
         if fault.kind is FaultKind.HANG and fault.after_tokens == 0:
             await asyncio.Event().wait()
         if fault.kind is FaultKind.DROP:

@@ -23,6 +23,7 @@ from heavylift.facts.schema import (
     GpuFacts,
     KvDtypeRule,
     MemoryRule,
+    MemoryShareRule,
     ModelFacts,
     NodeFacts,
     RecipeBook,
@@ -33,8 +34,12 @@ from heavylift.facts.schema import (
     TensorPattern,
     VariantFacts,
 )
+from heavylift.facts.variant_schema import VariantReportBook
 from heavylift.facts.vocabulary import RankNumbers
 from heavylift.units import GB, GIB
+
+MOST_LAYERS: Final = 10_000
+"""No model comes near; what counts its layers apart stays below it too."""
 
 MAX_CONTEXT: Final = "max_context"
 """Not a dimension, but read from a config.json like one."""
@@ -55,6 +60,8 @@ class Everything:
     models: Sequence[ModelFacts]
     books: Sequence[RecipeBook]
     showcases: Sequence[Showcase]
+    shares: Sequence[Sequence[MemoryShareRule]] = ()
+    reports: Sequence[VariantReportBook] = ()
 
 
 def defects(everything: Everything) -> Iterator[Defect]:
@@ -72,10 +79,16 @@ def defects(everything: Everything) -> Iterator[Defect]:
         yield from _model_defects(model, everything)
     for book in everything.books:
         yield from _book_defects(book, everything)
+    yield from _book_reference_defects(everything)
+    yield from _all_name_defects(everything)
+
+
+def _book_reference_defects(everything: Everything) -> Iterator[Defect]:
+    for reports in everything.reports:
+        yield from _report_defects(reports, everything)
     for showcase in everything.showcases:
         if showcase.model not in everything.ids["models"]:
             yield Defect("showcase.toml: model", "unknown_model", showcase.model)
-    yield from _all_name_defects(everything)
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -131,10 +144,23 @@ def _gpu_defects(gpu: GpuFacts, everything: Everything) -> Iterator[Defect]:
             yield Defect(f"{file}: node", "node_of_another_card", f"{node.id}: {node.gpu}")
     sold = gpu.memory_nameplate.value
     shown = gpu.memory_visible.value
+    yield from _share_defects(f"{file}: memory_share", gpu, everything)
     # Some makers' nameplate "GB" are GiB, so the driver may show that much, never more. Less than
     # half is a slip of the unit (a count of MiB), not what firmware keeps back.
     if not sold * GB / 2 <= shown <= sold * GIB:
         yield Defect(f"{file}: memory_visible", "not_the_nameplate", f"{shown:,} B, {sold:g} GB")
+
+
+def _share_defects(where: str, gpu: GpuFacts, everything: Everything) -> Iterator[Defect]:
+    """A rule of shared memory must exist, and the driver show no more than it allows."""
+    if gpu.memory_share is None or not everything.shares:
+        return
+    rules = {rule.id: rule for shares in everything.shares for rule in shares}
+    rule = rules.get(gpu.memory_share)
+    if rule is None:
+        yield Defect(where, "unknown_share", gpu.memory_share)
+    elif gpu.memory_visible.value > rule.most_bytes(int(gpu.memory_nameplate.value * GIB)):
+        yield Defect(where, "more_than_shared", f"{gpu.memory_visible.value:,} B")
 
 
 # --- families and models -------------------------------------------------------------------------
@@ -196,8 +222,16 @@ def _family_model_defects(file: str, model: ModelFacts, family: FamilyFacts) -> 
     yield from (Defect(f"{file}: {where}", "missing") for where in missing)
     if missing:
         return
+    # A tower and prediction heads count their layers apart from those of the decoder.
+    apart = {
+        pattern.layers
+        for entry in family.formats
+        for pattern in entry.tensors
+        if pattern.draft or pattern.shard == "vision"
+    }
     for name, layers in model.layers.items():
-        yield from _layer_defects(f"{file}: layers.{name}", layers.value, model.dim("layers"))
+        most = MOST_LAYERS if name in apart else model.dim("layers")
+        yield from _layer_defects(f"{file}: layers.{name}", layers.value, most)
     yield from _variant_defects(file, model.variants, family)
     for entry in family.formats:
         for pattern in entry.tensors:
@@ -244,32 +278,49 @@ def _tensor_type_defects(
 
 def _pattern_defects(where: str, pattern: TensorPattern, model: ModelFacts) -> Iterator[Defect]:
     sizes = [*pattern.shape, *([] if pattern.experts is None else [pattern.experts])]
-    yield from _size_defects(where, sizes, model)
+    if pattern.shard == "kv_heads":
+        sizes.append(pattern.heads)
     if pattern.layers is not None and pattern.layers not in model.layers:
         yield Defect(where, "unknown_layer_set", pattern.layers)
-    if pattern.unless is not None and pattern.unless not in model.dims:
-        yield Defect(where, "unknown_dim", pattern.unless)
+    conditions = [name for name in (pattern.unless, pattern.when) if name is not None]
+    for name in conditions:
+        if name not in model.dims:
+            yield Defect(where, "unknown_dim", name)
+    if all(name in model.dims for name in conditions):
+        yield from _size_defects(where, sizes, model, there=_is_there(pattern, model))
     if pattern.axis >= len(pattern.shape):
         yield Defect(where, "axis_out_of_range", str(pattern.axis))
+
+
+def _is_there(pattern: TensorPattern, model: ModelFacts) -> bool:
+    """True when the model has tensors of the pattern; sizes of others may be 0."""
+    if pattern.layers in model.layers and not model.layer_set(str(pattern.layers)):
+        return False
+    absent = pattern.unless is not None and model.dim(pattern.unless) > 0
+    return not absent and (pattern.when is None or model.dim(pattern.when) > 0)
 
 
 def _cache_defects(family: FamilyFacts, model: ModelFacts) -> Iterator[Defect]:
     grown: tuple[CachePattern | StatePattern, ...] = (*family.caches, *family.states)
     for entry in grown:
         where = f"families/{family.id}/architecture.toml: {entry.id}"
-        yield from _size_defects(where, (entry.elements, entry.heads), model)
         if entry.layers not in model.layers:
             yield Defect(where, "unknown_layer_set", entry.layers)
+        elif model.layer_set(entry.layers):
+            yield from _size_defects(where, (entry.elements, entry.heads), model)
 
 
-def _size_defects(where: str, sizes: Iterable[str | int], model: ModelFacts) -> Iterator[Defect]:
+def _size_defects(
+    where: str, sizes: Iterable[str | int], model: ModelFacts, *, there: bool = True
+) -> Iterator[Defect]:
+    """Sizes must come out whole and, for what is there, above zero."""
     for size in sizes:
         try:
             value = evaluate(size, model.dim_values)
         except ExpressionError as error:
             yield Defect(where, "expression", f"{model.id}: {error}")
             continue
-        if value < 1:
+        if value < 1 and there:
             yield Defect(where, "no_size", f"{model.id}: {size} = {value:,}")
 
 
@@ -480,3 +531,30 @@ def _ranks(recipe: RecipeFacts) -> int | None:
     if recipe.tensor_parallel_size is None:
         return None
     return recipe.tensor_parallel_size * recipe.pipeline_parallel_size * recipe.data_parallel_size
+
+
+# --- reports on variants
+# ---------------------------------------------------------------------------
+
+
+def _report_defects(book: VariantReportBook, everything: Everything) -> Iterator[Defect]:
+    """Reports must be of a known model, and what they refer to must be there."""
+    file = f"variants/{book.model}.toml"
+    if book.model not in everything.ids["models"]:
+        yield Defect(f"{file}: model", "unknown_model", book.model)
+    known = {report.id for report in book.reports}
+    yield from _repeated(file, (report.id for report in book.reports))
+    variants = {
+        variant.id
+        for model in everything.models
+        if model.id == book.model
+        for variant in model.variants
+    }
+    for report in book.reports:
+        where = f"{file}: {report.id}"
+        if report.dominated_by is not None and report.dominated_by not in known:
+            yield Defect(f"{where}.dominated_by", "unknown_report", report.dominated_by)
+        if report.variant is not None and variants and report.variant not in variants:
+            yield Defect(f"{where}.variant", "unknown_variant", report.variant)
+        if report.plans_on is not None and report.plans_on not in everything.ids["engines"]:
+            yield Defect(f"{where}.plans_on", "unknown_engine", report.plans_on)

@@ -23,11 +23,14 @@ from heavylift.facts.schema import (
     EngineSupportRule,
     Fact,
     GpuFacts,
+    KvDtypeRule,
     LayoutRule,
     MemoryRule,
+    MemoryShareRule,
     ModelFacts,
     NodeFacts,
     PipelineRule,
+    QuantisedFacts,
     RecipeFacts,
     RecipeStatus,
     ShardOverrideRule,
@@ -35,23 +38,32 @@ from heavylift.facts.schema import (
     StatePattern,
     TensorPattern,
 )
+from heavylift.facts.serving_schema import ServingCommon
 from heavylift.facts.speed_schema import (
     AcceptanceFacts,
     SpeedClassFacts,
     SpeedModelFacts,
     SpeedSpreadFacts,
+    TrafficShapeFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
+from heavylift.facts.thumb_schema import ThumbRuleFacts
+from heavylift.facts.variant_schema import VariantReportFacts
 
 _Field = tuple[type, str]
 
 FLAG: Final = "flag"
 """The unit of a dimension that is 0 or 1."""
 
+COUNT: Final = "count"
+"""The unit of a dimension that may be 0: how many of something a model has, if any."""
+
 _DIMENSION_UNITS: Final = (
     "channels",
+    COUNT,
     "experts",
     FLAG,
+    "groups",
     "heads",
     "layers",
     "patches",
@@ -78,6 +90,8 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (GpuFacts, "power"): ("W",),
     (NodeFacts, "gpus_per_node"): ("GPUs",),
     (NodeFacts, "gpus_per_link_domain"): ("GPUs",),
+    (NodeFacts, "most_nodes"): ("machines",),
+    (GpuFacts, "pci_ids"): ("ids",),
     (SpeedModelFacts, "memory_efficiency"): ("part of the peak bandwidth",),
     (SpeedModelFacts, "compute_efficiency"): ("part of the dense BF16 peak",),
     (SpeedModelFacts, "prefill_floor"): ("us per layer",),
@@ -85,12 +99,21 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (SpeedModelFacts, "version_drift"): ("times faster",),
     (SpeedModelFacts, "prefill_pool_use"): ("part of the pool's rate",),
     (SpeedModelFacts, "decode_pool_use"): ("part of the pool's rate",),
+    (ServingCommon, "read_bandwidth"): ("GB/s",),
+    (ServingCommon, "start_allowance"): ("s",),
+    (ServingCommon, "stop_grace"): ("s",),
+    (ServingCommon, "shared_memory"): ("bytes",),
+    (SpeedModelFacts, "load_bandwidth"): ("GB/s per machine",),
 }
 """The unit of every field that is a `Fact`: the planner computes in it and does not convert."""
 
 _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
     {
         (ModelFacts, "layers"),
+        (TrafficShapeFacts, "turn_tokens"),
+        (TrafficShapeFacts, "turn_spread"),
+        (TrafficShapeFacts, "shared_tokens"),
+        (TrafficShapeFacts, "pause_s"),
         (TensorPattern, "axis"),
         (TensorPattern, "params_per_element"),
         (ConfigLayers, "counts_from"),
@@ -98,8 +121,13 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (DefaultRule, "min_memory_gib"),
         (CacheRule, "reserved_pages"),
         (CacheRule, "reserved_states"),
+        (CacheRule, "states_per_draft_token"),
+        (CachePattern, "window"),
+        (KvDtypeRule, "scale_bytes_per_vector"),
+        (QuantisedFacts, "layers"),
         (MemoryRule, "low"),
         (MemoryRule, "high"),
+        (MemoryShareRule, "kept_bytes"),
         (CheckFacts, "values"),
         (AcceptanceFacts, "accepted_tokens"),
         (AssumptionFacts, "value"),
@@ -116,6 +144,10 @@ _FRACTIONS: Final[frozenset[_Field]] = frozenset(
     {
         (BudgetRule, "default"),
         (BudgetRule, "default_vision_factor"),
+        (BudgetRule, "default_with_vision"),
+        (MemoryShareRule, "default_ratio"),
+        (ThumbRuleFacts, "low_ratio"),
+        (ThumbRuleFacts, "high_ratio"),
         (SpeedModelFacts, "memory_efficiency"),
         (SpeedModelFacts, "compute_efficiency"),
         (SpeedModelFacts, "prefill_pool_use"),
@@ -123,14 +155,15 @@ _FRACTIONS: Final[frozenset[_Field]] = frozenset(
     }
 )
 
-_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision")
+_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision", "on_disk")
 _SEGMENTS: Final = ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool")
 
 WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (TensorPattern, "shard"): _SHARDS,
     (CachePattern, "split"): ("heads", "replicated"),
-    (StatePattern, "dtype_class"): ("recurrent", "conv"),
-    (StateDtypeRule, "dtype_class"): ("recurrent", "conv"),
+    (ConfigLayers, "absent"): ("all", "none"),
+    (StatePattern, "dtype_class"): ("recurrent", "conv", "compressor"),
+    (StateDtypeRule, "dtype_class"): ("recurrent", "conv", "compressor"),
     (BudgetRule, "base"): ("total", "free_before_load", "free_after_load", "none"),
     (BudgetRule, "inside"): _SEGMENTS,
     (DefaultRule, "name"): (
@@ -147,6 +180,9 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (LayoutRule, "expert_parallel"): ("none", "tensor_times_data", "free"),
     (LayoutRule, "splits"): ("ranks", "layers"),
     (MemoryRule, "segment"): ("workspace", "outside_pool"),
+    (ThumbRuleFacts, "base"): ("memory", "weights"),
+    (VariantReportFacts, "host"): ("gpus", "unified", "ram", "stream"),
+    (VariantReportFacts, "confidence"): ("reported", "confirmed", "claimed"),
     (EngineSupportRule, "status"): tuple(RecipeStatus),
 }
 """Fields whose words the planner tells apart; any other word would be taken for something else."""
@@ -188,6 +224,8 @@ def _fact_defects(where: _Field, fact: Fact[Any], path: str) -> Iterator[Defect]
     if fact.unit == FLAG:
         if fact.value not in (0, 1):
             yield Defect(f"{path}.value", "not_one_of", "0, 1")
+        return
+    if fact.unit == COUNT and fact.value == 0:
         return
     yield from _value_defects(where, fact.value, f"{path}.value")
 

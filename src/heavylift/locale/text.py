@@ -58,6 +58,9 @@ def sentence(error: HeavyliftError) -> str:
     params = dict(error.params)
     if "refusal" in params:
         params["why"] = refusal(str(params["refusal"]), params)
+    reason_key = f"recipe.why.{params.get('why')}"
+    if reason_key in keys():
+        params["why"] = text(reason_key)
     words = text(f"error.{error.code}", **params)
     if error.params.get("suggestion"):
         return f"{words}; {text('error.suggestion', suggestion=error.params['suggestion'])}"

@@ -20,7 +20,18 @@ def capacity(subject: Subject, layout: Layout, memory: Memory) -> PlanCapacity:
     their high, state as the engine admits or sets aside; no known high = nothing is promised.
     Every pipeline stage must hold them, so the fullest decides. Replicas add up.
     """
+    if not subject.family.described:
+        # What it keeps is not known, so nothing is promised and nothing ruled out.
+        anything = Interval(low=0, high=None)
+        return PlanCapacity(max_context_tokens=anything, max_sequences=anything, kv_tokens=anything)
     replicas = layout.data_parallel_size
+    if not subject.family.caches and not subject.family.states:
+        # Nothing is kept of a text: as many at once as the engine admits.
+        return PlanCapacity(
+            max_context_tokens=Interval.exactly(subject.model.max_context.value),
+            max_sequences=Interval.exactly((subject.max_num_seqs or 1) * replicas),
+            kv_tokens=Interval.exactly(0),
+        )
     sequences = -(-subject.concurrency // replicas)
     cache, context = memory.cache, subject.context_tokens
     most = subject.model.max_context.value
@@ -46,6 +57,15 @@ def capacity(subject: Subject, layout: Layout, memory: Memory) -> PlanCapacity:
     )
 
 
+def most_kv_tokens(layout: Layout, memory: Memory) -> int:
+    """The hopeful end of the pool's tokens alone: what puts layouts in order."""
+    tokens = min(
+        memory.cache.pool_tokens(account.stage, _room(account, memory, careful=False))
+        for account in memory.accounts
+    )
+    return tokens * layout.data_parallel_size
+
+
 def _times(interval: Interval, factor: int) -> Interval:
     return Interval(low=interval.low * factor, high=(interval.high or 0) * factor)
 
@@ -54,7 +74,7 @@ def _room(account: Account, memory: Memory, *, careful: bool) -> int:
     """Bytes left for KV and state on a rank: the least over the budgets that count them."""
     rooms = []
     for budget in memory.budgets:
-        fixed = account.only(set(_FIXED) & set(budget.inside))
+        fixed = account.only([segment for segment in _FIXED if segment in budget.inside])
         taken = fixed.high_bytes if careful else fixed.known_bytes
         rooms.append(0 if taken is None else max(0, budget.bytes - taken))
     return min(rooms)
