@@ -9,6 +9,7 @@ GET /static/FILE      the style, the script
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from heavylift.web.guard import LANGUAGE_COOKIE, guard
 from heavylift.web.planner import Planner
 from heavylift.web.question import Question, keep_text, of_command, of_query
 from heavylift.web.scale import LEAST_CONTEXT, concurrency_track, context_track
+from heavylift.web.simulation import simulation
 
 T = TypeVar("T")
 Fill = dict[str, Any]
@@ -227,6 +229,19 @@ class Pages:
             "cost_headers": (*headers, text("web.chart.api")),
         }
 
+    def fill_recipe(self, _question: Question, recipe: Any) -> Fill:
+        """The engine's command of every rank, quoted for a shell."""
+        ranks = recipe.launch.ranks if recipe.launch is not None else ()
+        commands = [
+            (rank.name, rank.host, _exported(rank.env), shlex.join(argv))
+            for rank, argv in zip(ranks, recipe.argv, strict=False)
+        ]
+        return {"recipe": recipe, "commands": commands}
+
+    def fill_simulate(self, _question: Question, found: Any) -> Fill:
+        """The three runs."""
+        return {"found": found}
+
     # --- help ------------------------------------------------------------------------------------
 
     def _question(self, query: Mapping[str, str]) -> Question:
@@ -238,13 +253,13 @@ class Pages:
     def _choices(self, question: Question) -> Fill:
         choices = self._planner.choices(question)
         gpu, rack = self._planner.rack(question)
-        more = tuple((name, getattr(question, name.replace("-", "_"))) for name in _MORE)
+        more = tuple((name, question.written(name)) for name in _MORE)
         return {
             "choices": choices,
             "chosen_gpu": gpu.title,
             "chosen_count": None if rack is None else rack.gpu_count,
             "more": more,
-            "more_said": any(value is not None for _, value in more),
+            "more_said": any(value for _, value in more),
             "context_track": context_track(choices.most_context),
             "concurrency_track": concurrency_track(),
         }
@@ -274,6 +289,10 @@ def _language_chosen(request: web.Request) -> web.Response | None:
         path="/",
     )
     return moved
+
+
+def _exported(env: Mapping[str, str]) -> str:
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in env.items())
 
 
 def _moved(question: Question, rack: str) -> str:
@@ -324,6 +343,18 @@ _PARTS: Final = {
         fill=Pages.fill_cost,
         is_slow=True,
     ),
+    "recipe": _Part(
+        template="part_recipe.html",
+        record=lambda planner, question, _: planner.recipe(question),
+        fill=Pages.fill_recipe,
+        is_slow=True,
+    ),
+    "simulate": _Part(
+        template="part_simulate.html",
+        record=lambda planner, question, _: simulation(planner, question),
+        fill=Pages.fill_simulate,
+        is_slow=True,
+    ),
 }
-_WHOLE: Final = ("speed", "fixes", "cost")
+_WHOLE: Final = ("speed", "fixes", "cost", "recipe")
 _SLOW: Final = frozenset(name for name, part in _PARTS.items() if part.is_slow)

@@ -112,7 +112,8 @@ def speed_chart(curve: SpeedCurve, measured: Sequence[MeasuredRate]) -> Chart:
 
 
 def _room(curve: SpeedCurve) -> int:
-    return curve.asked.room_sequences.high or 0
+    held = [point.workload.concurrency for point in curve.points if point.refusal is None]
+    return max(held, default=1)
 
 
 def cost_chart(decision: Decision) -> Chart:

@@ -24,8 +24,11 @@ from heavylift.plan.money import OwnPrices
 from heavylift.plan.planner import Knowledge, plan_on_layout
 from heavylift.plan.speed import Forecaster, forecaster
 from heavylift.planning import THIS_MACHINE, Planning
+from heavylift.reciping import RecipeWish, Reciping
+from heavylift.reciping.wish import constraints
 from heavylift.records.decision import Decision
-from heavylift.records.plan import Capacity, Fix, Plan, Rack
+from heavylift.records.plan import Capacity, Fix, Plan, PlanRequest, Rack
+from heavylift.records.recipe import Recipe
 from heavylift.records.speed import AnchorPoint, Speed
 from heavylift.web.question import Question, read_keep
 
@@ -161,11 +164,12 @@ class Planner:
         return self._kept.get(("speed", question), lambda: self._speed(question))
 
     def _speed(self, question: Question) -> SpeedCurve | None:
-        made = self._forecaster(question)
+        made = self.forecaster(question)
         if made is None:
             return None
         asked = question.workload
-        points = tuple(made.speed(replace(asked, concurrency=each)) for each in CONCURRENCIES)
+        marks = sorted({*CONCURRENCIES, *self._room(made, question)})
+        points = tuple(made.speed(replace(asked, concurrency=each)) for each in marks)
         return SpeedCurve(plan=made.plan, asked=made.speed(asked), points=points)
 
     def cost(self, question: Question, day: date) -> Decision | None:
@@ -175,18 +179,40 @@ class Planner:
         return self._kept.get(("cost", question, day), lambda: self._cost(question, day))
 
     def _cost(self, question: Question, day: date) -> Decision | None:
-        made = self._forecaster(question)
+        made = self.forecaster(question)
         if made is None:
             return None
+        own = OwnPrices(usd_per_gpu_hour=question.rent)
         wanted = Wanted(workload=question.workload, tpot_limit_s=TPOT_LIMIT_S, day=day)
-        return CostComparison(made, self.catalog.prices(), wanted, OwnPrices()).decision()
+        return CostComparison(made, self.catalog.prices(), wanted, own).decision()
 
-    def _forecaster(self, question: Question) -> Forecaster | None:
+    @staticmethod
+    def _room(made: Forecaster, question: Question) -> tuple[int, ...]:
+        """Where the band ends, when that is before the end of the axis."""
+        held = made.seats(question.workload) * made.plan.layout.data_parallel_size
+        return (held,) if 1 <= held <= CONCURRENCIES[-1] else ()
+
+    def forecaster(self, question: Question) -> Forecaster | None:
+        """The forecaster of the layout usually run, or None when it holds not one sequence."""
         plan = self.plan(question.at_speed())
         if plan.capacity_verdict is Capacity.DOES_NOT_FIT or not plan.capacity.max_sequences.high:
             return None
         knowledge = self.knowledge(question.model)
         return forecaster(plan, knowledge, self.catalog.speed(), self.anchors)
+
+    def recipe(self, question: Question) -> Recipe:
+        """The commands of the engine for the plan that is shown, or why none is written."""
+        return self._kept.get(("recipe", question), lambda: self._recipe(question))
+
+    def _recipe(self, question: Question) -> Recipe:
+        plan = self.plan(question)
+        sizes = constraints(plan)
+
+        def ask(rack: Rack) -> PlanRequest:
+            return replace(question.request(rack, plan.engine), layout_constraints=sizes)
+
+        wish = RecipeWish(model=plan.model, rack=plan.rack.label, ask=ask, engine=plan.engine)
+        return Reciping(self.catalog).recipe(wish)
 
     def choices(self, question: Question) -> Choices:
         """What there is to choose from. Raises FACT010, FACT011, PLAN001 to PLAN003."""

@@ -22,14 +22,17 @@ MOST_TOKENS: Final = 2**24
 MOST_SEQUENCES: Final = 2**20
 DEFAULT_INPUT_TOKENS: Final = 8192
 DEFAULT_OUTPUT_TOKENS: Final = 1024
+DEFAULT_SLO: Final = "ttft_p99=2s,tpot_p99=50ms"
 _LONGEST: Final = 120
+_MOST_USD: Final = 1e6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """The inputs of the page; None = not said. Lengths in tokens, sizes of the layout as flags.
 
-    `isl`, `osl` and `cached_share` are the workload of speed and cost, not of the memory.
+    `isl`, `osl` and `cached_share` are the workload of speed and cost, not of the memory. `rent`
+    is the user's own, USD per GPU and hour; `slo` are the objectives of a simulation.
     """
 
     model: str
@@ -54,6 +57,8 @@ class Question:
     isl: int = DEFAULT_INPUT_TOKENS
     osl: int = DEFAULT_OUTPUT_TOKENS
     cached_share: float = 0.0
+    rent: float | None = None
+    slo: str = DEFAULT_SLO
 
     @property
     def workload(self) -> SpeedWorkload:
@@ -91,6 +96,11 @@ class Question:
             moe_backend=self.moe_backend,
             vision=False if self.text_only else None,
         )
+
+    def written(self, flag: str) -> str:
+        """The value of a flag as the address has it; empty for what is not said."""
+        value = getattr(self, _FLAGS[flag])
+        return "" if value is None else _written(flag, value)
 
     def query(self) -> str:
         """The address's part after the question mark; what is not said is left out."""
@@ -197,6 +207,13 @@ def _share(value: str, *, from_zero: bool) -> float:
     return number
 
 
+def _usd(value: str) -> float:
+    number = float(value[:_LONGEST])
+    if not math.isfinite(number) or not 0 < number <= _MOST_USD:
+        raise ValueError(value)
+    return number
+
+
 def _written(flag: str, value: Any) -> str:
     if flag in _TOKEN_FLAGS:
         return format_tokens(value).replace(",", "")
@@ -226,5 +243,6 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
     "ep": _experts,
     "gpu_memory_utilization": lambda value: _share(value, from_zero=False),
     "cached_share": lambda value: _share(value, from_zero=True),
+    "rent": _usd,
     "text_only": lambda value: value == "1",
 }

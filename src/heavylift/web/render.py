@@ -60,7 +60,7 @@ def environment() -> jinja2.Environment:
         interval=interval,
         band=band,
         number=number,
-        gib=format_gib,
+        gib=gib,
         tokens=format_tokens,
         byte_text=format_bytes,
         extent=extent,
@@ -96,6 +96,11 @@ def interval(value: Interval, unit: int = GIB, digits: int = 2) -> str:
         return low
     high = "?" if value.high is None else f"{value.high / unit:,.{digits}f}"
     return f"{low} – {high}"
+
+
+def gib(value_bytes: int, digits: int = 2) -> str:
+    """GiB without the unit; what is short has a minus sign, not a hyphen."""
+    return format_gib(value_bytes, digits).replace("-", "−")
 
 
 def extent(value: Interval) -> str:

@@ -75,7 +75,7 @@ function query() {
     said.set(name, String(value).trim());
   }
   said.set("on", data.get("gpus") ? `${data.get("gpus")}x${data.get("gpu")}` : data.get("gpu"));
-  for (const [name, usual] of [["isl", "8k"], ["osl", "1k"], ["cached-share", "0"]]) {
+  for (const [name, usual] of [["isl", "8k"], ["osl", "1k"], ["cached-share", "0"], ["slo", "ttft_p99=2s,tpot_p99=50ms"]]) {
     if (said.get(name) === usual) said.delete(name);
   }
   return said;
@@ -119,14 +119,15 @@ async function ask({ settled = true } = {}) {
 }
 
 async function slowParts(said, signal) {
-  const needed = $("#r-verdict").dataset.positive !== "1" && Boolean($("#r-verdict").dataset.keep);
+  const planned = Boolean($("#r-verdict").dataset.keep);
+  const needed = $("#r-verdict").dataset.positive !== "1" && planned;
   const fixes = $("#fixes");
   fixes.hidden = !needed;
   busy(true);
   try {
-    const parts = [fetchPart("cost", said, signal)];
-    if (needed) parts.push(fetchPart("fixes", said, signal));
-    for (const part of parts) place(await part);
+    const names = [...(needed ? ["fixes"] : []), "cost", ...(planned ? ["recipe"] : [])];
+    const parts = names.map((name) => fetchPart(name, said, signal));
+    for (const part of await Promise.all(parts)) place(part);
     document.body.dataset.complete = String(said);
   } finally {
     busy(false);
