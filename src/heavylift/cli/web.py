@@ -25,9 +25,22 @@ from heavylift.cli.text import text
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help=text("help.web.measured"),
 )
-def command(port: int, reports: tuple[Path, ...]) -> int:
+@click.option(
+    "--batch",
+    "batches",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=text("help.web.batch"),
+)
+@click.option(
+    "--state", type=click.Path(file_okay=False, path_type=Path), help=text("help.gateway.state")
+)
+def command(
+    port: int, reports: tuple[Path, ...], batches: tuple[Path, ...], state: Path | None
+) -> int:
     """Serve until SIGTERM or Ctrl-C."""
-    from heavylift.web.serve import serve
+    from heavylift.gateway.store import default_folder
+    from heavylift.web.serve import Settings, serve
 
     out = sink(as_json=False)
 
@@ -35,5 +48,8 @@ def command(port: int, reports: tuple[Path, ...]) -> int:
         out.note("web.listening", url=url)
         out.note("web.tunnel", port=taken)
 
-    serve(port, reports, on_listening)
+    settings = Settings(
+        port=port, reports=reports, batches=batches, gateway=state or default_folder()
+    )
+    serve(settings, on_listening)
     return 0

@@ -21,14 +21,15 @@ from aiohttp import web
 
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
-from heavylift.locale import catalogue
 from heavylift.locale.text import sentence, text
 from heavylift.plan.command import plan_command
 from heavylift.records.plan import Plan
 from heavylift.web import render
 from heavylift.web.bars import bars
 from heavylift.web.charts import MeasuredRate, cost_chart, speed_chart
-from heavylift.web.guard import LANGUAGE_COOKIE, guard
+from heavylift.web.guard import guard, language_chosen
+from heavylift.web.live import Places
+from heavylift.web.live_pages import LivePages
 from heavylift.web.planner import Planner
 from heavylift.web.question import Question, keep_text, of_command, of_query
 from heavylift.web.scale import LEAST_CONTEXT, concurrency_track, context_track
@@ -50,7 +51,6 @@ _MORE: Final = (
     "engine-version",
     "moe-backend",
 )
-_YEAR_S: Final = 365 * 86_400
 _TYPES: Final = {
     "page.css": "text/css",
     "page.js": "text/javascript",
@@ -70,12 +70,17 @@ class Pages:
     """The handlers, with what they share."""
 
     def __init__(
-        self, planner: Planner, start: Start, measured: tuple[MeasuredRate, ...] = ()
+        self,
+        planner: Planner,
+        start: Start,
+        places: Places,
+        measured: tuple[MeasuredRate, ...] = (),
     ) -> None:
         self._planner = planner
         self._start = start
         self._measured = measured
         self._templates = render.environment()
+        self._live = LivePages(places, self._templates)
         # What a person waits for while moving a slider never waits for what takes seconds.
         self._quick = ThreadPoolExecutor(2, thread_name_prefix="plan")
         self._slow = ThreadPoolExecutor(1, thread_name_prefix="search")
@@ -84,6 +89,7 @@ class Pages:
         """The application, to be run or tested."""
         app = web.Application(middlewares=[guard], client_max_size=0)
         app.router.add_get("/", self.planner)
+        self._live.add_to(app)
         app.router.add_get("/part/{name}", self.part)
         app.router.add_get("/api/{name}", self.api)
         app.router.add_get("/static/{name}", self.static)
@@ -98,7 +104,7 @@ class Pages:
 
     async def planner(self, request: web.Request) -> web.StreamResponse:
         """The planner with its plan; what takes longer comes in parts, or at once with `full`."""
-        moved = _language_chosen(request)
+        moved = language_chosen(request)
         if moved is not None:
             return moved
         fill: Fill = {"page": "planner", "question": None, "parts": {}}
@@ -198,7 +204,7 @@ class Pages:
             "tips": [[render.tip(plan, bar, piece) for piece in bar.pieces] for bar in rows.bars],
             "rows": tuple(render.term_rows(plan, sources)),
             "keep": keep_text(plan.engine, plan.layout),
-            "command": plan_command(plan.request),
+            "command": render.flag_groups(shlex.split(plan_command(plan.request))),
             "context_track": context_track(most),
             "concurrency_track": concurrency_track(),
         }
@@ -233,7 +239,7 @@ class Pages:
         """The engine's command of every rank, quoted for a shell."""
         ranks = recipe.launch.ranks if recipe.launch is not None else ()
         commands = [
-            (rank.name, rank.host, _exported(rank.env), shlex.join(argv))
+            (rank.name, _exported(rank.env), render.flag_groups(argv))
             for rank, argv in zip(ranks, recipe.argv, strict=False)
         ]
         return {"recipe": recipe, "commands": commands}
@@ -271,24 +277,6 @@ class Pages:
         fill = {"address_error": None, "path": request.path, "version": __version__, **fill}
         page = self._templates.get_template(name).render(query=request.query_string, **fill)
         return web.Response(text=page, content_type="text/html")
-
-
-def _language_chosen(request: web.Request) -> web.Response | None:
-    """Where a language was chosen: the same page in it, and the choice kept by the browser."""
-    chosen = catalogue.normalised(request.query.get("lang", ""))
-    if chosen is None:
-        return None
-    rest = request.rel_url.without_query_params("lang")
-    moved = web.Response(status=303, headers={"Location": str(rest)})
-    moved.set_cookie(
-        LANGUAGE_COOKIE,
-        render.html_lang(chosen),
-        max_age=_YEAR_S,
-        samesite="Strict",
-        httponly=True,
-        path="/",
-    )
-    return moved
 
 
 def _exported(env: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from heavylift.locale import catalogue
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LANGUAGE_COOKIE: Final = "heavylift_lang"
+_YEAR_S: Final = 365 * 86_400
 _NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _READING: Final = frozenset({"GET", "HEAD"})
 _OURS: Final = frozenset({"", "none", "same-origin"})
@@ -80,3 +81,21 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if "Cache-Control" not in response.headers:
         response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def language_chosen(request: web.Request) -> web.Response | None:
+    """Where a language was chosen: the same page in it, and the choice kept by the browser."""
+    chosen = catalogue.normalised(request.query.get("lang", ""))
+    if chosen is None:
+        return None
+    rest = request.rel_url.without_query_params("lang")
+    moved = web.Response(status=303, headers={"Location": str(rest)})
+    moved.set_cookie(
+        LANGUAGE_COOKIE,
+        chosen.replace("_", "-"),
+        max_age=_YEAR_S,
+        samesite="Strict",
+        httponly=True,
+        path="/",
+    )
+    return moved

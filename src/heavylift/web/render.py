@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 import jinja2
-from markupsafe import Markup
 
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.schema import Source
 from heavylift.locale import catalogue
 from heavylift.locale.text import keys, refusal, sentence, text, words
+from heavylift.records.deployment import Alive, DeploymentStatus, Failure, Phase
+from heavylift.records.finding import Finding
 from heavylift.records.plan import Part, Plan, Rejected, Segment, Support, Term
 from heavylift.records.ranges import Interval
 from heavylift.records.speed import Band
@@ -23,6 +25,16 @@ from heavylift.web.bars import HEADROOM, Bar, Piece
 _PARTS_SHOWN: Final = 40
 LANGUAGE_NAMES: Final = {"en": "English", "zh_Hans": "简体中文", "zh_Hant": "繁體中文"}
 """Each in its own words, so that whoever needs it can read it."""
+STATE_GLYPHS: Final = {
+    "serves": "✓",
+    "doubtful": "✕",
+    "suspect": "!",
+    "stopped": "·",
+    "failed": "✕",
+    "waits": "!",
+    "starts": "●",
+}
+SEVERITY_GLYPHS: Final = {"ok": "✓", "info": "·", "warn": "!", "fail": "✕", "unknown": "?"}
 GLYPHS: Final = {
     "fits": "✓",
     "tight": "!",
@@ -75,6 +87,12 @@ def environment() -> jinja2.Environment:
         segments=tuple(Segment),
         headroom=HEADROOM,
         percent=percent,
+        flag_groups=flag_groups,
+        state_of=state_of,
+        state_glyphs=STATE_GLYPHS,
+        severity_glyphs=SEVERITY_GLYPHS,
+        failure_words=failure_words,
+        finding_words=finding_words,
     )
     return made
 
@@ -184,16 +202,52 @@ def _formula(term: Term) -> str:
     )
 
 
-def error_words(error: HeavyliftError) -> str:
-    """What went wrong in a sentence, with its code."""
-    return f"{error.code}: {sentence(error)}"
+def flag_groups(command: Sequence[str]) -> list[str]:
+    """A command line in pieces that belong together: a flag with what follows it, quoted."""
+    groups: list[list[str]] = [[]]
+    for word in command:
+        if word.startswith("-") and groups[-1]:
+            groups.append([])
+        groups[-1].append(word)
+    return [shlex.join(group) for group in groups]
+
+
+def state_of(status: DeploymentStatus) -> str:
+    """The word for how a deployment stands, by what runs and not by what was wished."""
+    if status.ready and status.alive is Alive.ALIVE:
+        return "doubtful" if status.verdict == "fail" else "serves"
+    if status.ready and status.alive is Alive.SUSPECT:
+        return "suspect"
+    if status.phase is Phase.STOPPED:
+        return "stopped"
+    if status.phase.is_over:
+        return "failed"
+    return "waits" if status.phase is Phase.BACKOFF else "starts"
+
+
+def failure_words(failure: Failure) -> str:
+    """Why a start or a run ended, in a sentence."""
+    params = {name: _readable(name, value) for name, value in failure.params.items()}
+    return sentence(HeavyliftError(failure.code, params))
+
+
+def finding_words(finding: Finding) -> str:
+    """What a finding says; its code where there is no text for it."""
+    if finding.code not in keys():
+        return f"{finding.code} {finding.subject}"
+    params = {name: _readable(name, value) for name, value in finding.params.items()}
+    return text(finding.code, **params)
+
+
+def _readable(name: str, value: Scalar) -> Scalar:
+    """Bytes as they are read, reasons in words; an open end of an interval is a question mark."""
+    if name.endswith("_bytes"):
+        return f"{format_gib(value)} GiB" if isinstance(value, int) else "?"
+    if name == "reason" and f"alive.{value}" in keys():
+        return text(f"alive.{value}")
+    return value
 
 
 def static(name: str) -> bytes:
     """A file that goes out as it lies here. Raises FileNotFoundError."""
     return resources.files("heavylift.web").joinpath("static", name).read_bytes()
-
-
-def joined(parts: Sequence[Any]) -> Markup:
-    """HTML made here, one after the other."""
-    return Markup("").join(parts)

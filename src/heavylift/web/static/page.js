@@ -230,6 +230,37 @@ function setUpBars(root) {
   });
 }
 
+// --- live ------------------------------------------------------------------------------------
+
+const LOOK_MS = 2000;
+
+/** Looks again and again while the page is seen; an admin key stays in this page's memory only. */
+function setUpLive() {
+  let key = "";
+  const nobody = new AbortController().signal;
+  const showKeys = async () => {
+    const answer = await fetch("/part/keys", { headers: { Authorization: `Bearer ${key}` } });
+    place(await answer.text());
+  };
+  const keyForm = $("#key-form");
+  keyForm.hidden = false;
+  keyForm.addEventListener("submit", (event) => {
+    event.preventDefault();
+    key = keyForm.elements.key.value.trim();
+    keyForm.elements.key.value = "";
+    showKeys().catch((error) => say(error.message));
+  });
+  const look = async () => {
+    try {
+      if (!document.hidden) place(await fetchPart("live", "", nobody));
+    } catch (error) {
+      say(error.message);
+    }
+    setTimeout(look, LOOK_MS);
+  };
+  setTimeout(look, LOOK_MS);
+}
+
 // --- everywhere ------------------------------------------------------------------------------
 
 async function copy(button, words) {
@@ -275,3 +306,4 @@ function setUpTheme() {
 setUpTheme();
 prepare(document);
 if (form) setUpPlanner();
+if ($("[data-live]")) setUpLive();
