@@ -26,12 +26,17 @@ _ARGUMENTS: Final = (
     "--force-color-profile=srgb",
     "--hide-scrollbars",
 )
+_BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 ELEMENT: Final = "element-6066-11e4-a52e-4f735466cecf"
 
 
 def is_installed() -> bool:
     """True when the browser and its driver are on the path."""
-    return shutil.which("chromium") is not None and shutil.which("chromedriver") is not None
+    return _binary() is not None and shutil.which("chromedriver") is not None
+
+
+def _binary() -> str | None:
+    return next(filter(None, map(shutil.which, _BROWSERS)), None)
 
 
 class Browser:
@@ -125,7 +130,7 @@ def browser(language: str = "en") -> Iterator[Browser]:
     ):
         options = {
             "args": [*_ARGUMENTS, f"--user-data-dir={profile}", f"--lang={language}"],
-            "binary": shutil.which("chromium"),
+            "binary": _binary(),
             "prefs": {"intl.accept_languages": language},
         }
         capabilities = {

@@ -151,7 +151,10 @@ class Planner:
 
         def compared() -> Comparison:
             return self._planning.compare(
-                racks, lambda rack: free.request(rack, engine), self.knowledge(question.model)
+                racks,
+                lambda rack: free.request(rack, engine),
+                self.knowledge(question.model),
+                with_speed=True,
             )
 
         return self._kept.get(("compare", free), compared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.unit.web.conftest import Site
 from heavylift.cli.main import main
 from heavylift.web.serve import Settings
 
+COMMAND = "plan kimi-k3 --on 8xMI355X --engine atom --context 1M --text-only"
 K3 = "model=kimi-k3&on=8xMI355X&engine=atom&context=1M&text-only=1"
 
 
@@ -28,7 +30,7 @@ def test_the_planner_shows_the_plan_of_its_address(site: Site) -> None:
     shown = words(site.get(f"/?{K3}").text)
     assert "Fits" in shown
     assert "190.97" in shown
-    assert "heavylift plan kimi-k3 --on 8xMI355X --engine atom --context 1M --text-only" in shown
+    assert f"heavylift {COMMAND}" in shown
     assert "Room for up to 5 sequences" in shown
 
 
@@ -42,10 +44,7 @@ def test_the_record_of_a_part_is_the_one_the_command_writes(
 ) -> None:
     """The page's JSON and `--json` are the same document, but for fixes that come by themselves."""
     with pytest.raises(SystemExit):
-        main(
-            ["plan", "kimi-k3", "--on", "8xMI355X", "--engine", "atom", "--context", "1M"]
-            + ["--text-only", "--json"]
-        )
+        main(shlex.split(f"{COMMAND} --json"))
     command = json.loads(capsys.readouterr().out)
     page = site.get(f"/api/plan?{K3}").json
     assert {**page, "fixes": []} == {**command, "fixes": []}
