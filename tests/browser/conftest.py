@@ -74,6 +74,8 @@ def page(chromium: Browser, pages: str) -> Iterator[Browser]:
     chromium.complaints()
     yield chromium
     assert chromium.complaints() == []
+    root = "document.documentElement"
+    assert chromium.run(f"return {root}.scrollWidth <= {root}.clientWidth"), "runs over the side"
 
 
 @pytest.fixture
@@ -83,6 +85,7 @@ def picture(page: Browser) -> Picture:
     folder.mkdir(parents=True, exist_ok=True)
 
     def keep(name: str) -> None:
+        page.run("scrollTo(0, 0)")
         page.picture(folder / f"{name}.png")
 
     return keep

@@ -127,10 +127,10 @@ def extent(value: Interval) -> str:
     if value.is_point:
         return high
     if value.high is None:
-        return text("plan.range_open", low=f"{value.low:,}")
+        return text("web.range_open", low=f"{value.low:,}")
     if value.low == 0:
-        return text("plan.up_to", high=high)
-    return text("plan.range", low=f"{value.low:,}", high=high)
+        return text("web.up_to", high=high)
+    return text("web.range", low=f"{value.low:,}", high=high)
 
 
 def number(value: float) -> str:
