@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-slurm test-vllm-quality test-package test-ray test-vllm test-ssh \
-	test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-search \
+.PHONY: setup demo test test-web test-slurm test-vllm-quality test-package test-ray test-vllm test-ssh \
+	test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-web bench-search \
 	bench-stream bench-lint bench-speed speed-facts bench-gateway bench-client bench-batch \
 	bench-simulate bench-batch-memory recipe-docs recipe-golden test-vllm-args schemas clean
 
@@ -39,6 +39,10 @@ test-vllm-quality: setup
 # As a stranger installs it: wheel and source archive, pip and pipx, every supported Python here.
 test-package: setup
 	$(BIN)/python tools/check_package.py
+
+# The pages in a real Chromium (Debian: chromium, chromium-driver); pictures stay in .cache/web.
+test-web: setup
+	HEAVYLIFT_TEST_BROWSER=1 $(BIN)/python -m pytest tests/browser tests/unit/web
 
 # Ray takes most of a gigabyte: an environment of its own.
 test-ray: $(VENV)-ray/.installed
@@ -99,6 +103,9 @@ bench-search: setup
 
 bench-stream: setup
 	$(BIN)/python benchmarks/stream_overhead.py
+
+bench-web: setup
+	$(BIN)/python benchmarks/web_speed.py
 
 bench-lint: setup
 	$(BIN)/python benchmarks/lint_accuracy.py

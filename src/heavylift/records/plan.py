@@ -252,8 +252,9 @@ class StageMemory:
     weights_bytes: int
     kv_cache_bytes: int
     recurrent_state_bytes: int
-    workspace_bytes: Interval
-    outside_pool_bytes: Interval
+    workspace_bytes: Interval = Interval(low=0, high=None)
+    outside_pool_bytes: Interval = Interval(low=0, high=None)
+    """Unknown in plans that were kept before these were recorded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,6 +23,7 @@ from heavylift.units import GIB, format_bytes, format_gib, format_tokens
 from heavylift.web.bars import HEADROOM, Bar, Piece
 
 _PARTS_SHOWN: Final = 40
+_THOUSAND_GIB: Final = 1000 * GIB
 LANGUAGE_NAMES: Final = {"en": "English", "zh_Hans": "简体中文", "zh_Hant": "繁體中文"}
 """Each in its own words, so that whoever needs it can read it."""
 STATE_GLYPHS: Final = {
@@ -73,6 +74,8 @@ def environment() -> jinja2.Environment:
         band=band,
         number=number,
         gib=gib,
+        gib_short=gib_short,
+        thousand_gib=_THOUSAND_GIB,
         tokens=format_tokens,
         byte_text=format_bytes,
         extent=extent,
@@ -119,6 +122,11 @@ def interval(value: Interval, unit: int = GIB, digits: int = 2) -> str:
 def gib(value_bytes: int, digits: int = 2) -> str:
     """GiB without the unit; what is short has a minus sign, not a hyphen."""
     return format_gib(value_bytes, digits).replace("-", "−")
+
+
+def gib_short(value_bytes: int) -> str:
+    """GiB for a narrow place: a decimal below a thousand."""
+    return gib(value_bytes, 1 if abs(value_bytes) < _THOUSAND_GIB else 0)
 
 
 def extent(value: Interval) -> str:

@@ -58,9 +58,9 @@ def decade_ticks(low: float, high: float) -> tuple[float, ...]:
     first = math.floor(math.log10(low))
     found = [
         factor * 10.0**power
-        for power in range(first, math.ceil(math.log10(high)) + 1)
+        for power in range(first - 1, math.ceil(math.log10(high)) + 2)
         for factor in (1, 2, 5)
     ]
     below = max(tick for tick in found if tick <= low)
-    above = min((tick for tick in found if tick >= high), default=found[-1])
+    above = min(tick for tick in found if tick >= high)
     return tuple(tick for tick in found if below <= tick <= above)
