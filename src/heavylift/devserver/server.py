@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import sys
 import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
@@ -68,6 +69,8 @@ class Record:
     ending: Ending | None = None
     sends: list[float] = field(default_factory=list)
 
+
+_TTFT_BOUNDS_S: Final = (0.01, 0.1, 1.0, 10.0)
 
 Emit = Callable[[str, str], None]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -258,12 +261,23 @@ class ScriptedServer:
             "# TYPE scripted_requests_running gauge",
             f"scripted_requests_running {self.open_chats}",
             f"scripted_requests_total {len(self.records)}",
+            f"scripted_prompt_tokens_total {sum(each.prompt_tokens for each in self.records)}",
+            # An event carries a token.
+            f"scripted_generation_tokens_total {sum(len(each.sends) for each in self.records)}",
+            *self._first_tokens(),
         ]
         if self.scenario.server.kv_use_ratio is not None:
             lines.append(f"scripted_kv_use_ratio {self.scenario.server.kv_use_ratio}")
         if self.scenario.server.steps_per_s is not None:
             lines.append(f"scripted_steps_total {int(self._steps)}")
         return "\n".join(lines) + "\n"
+
+    def _first_tokens(self) -> Iterator[str]:
+        times = [each.sends[0] - each.came_at for each in self.records if each.sends]
+        for bound in (*_TTFT_BOUNDS_S, math.inf):
+            label = "+Inf" if bound == math.inf else bound
+            count = sum(1 for each in times if each <= bound)
+            yield f'scripted_ttft_seconds_bucket{{le="{label}"}} {count}'
 
     def _count_steps(self) -> None:
         """Bring the steps up to now: time with work counts."""
