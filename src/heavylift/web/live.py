@@ -1,6 +1,6 @@
 """What the live page shows, read anew for every look: deployments, batches, keys and usage.
 
-Nothing is written and nothing is asked of an engine here that `heavylift status` would not ask.
+Nothing is written; of an engine that serves only its page of metrics is asked, as `top` does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from heavylift.gateway import keys as gateway_keys
 from heavylift.gateway.admin import KeyView, view
 from heavylift.gateway.keys import Scope
 from heavylift.gateway.store import DATABASE, Usage, open_store
-from heavylift.operate import releases, truth
+from heavylift.operate import releases, truth, watching
 from heavylift.operate.releases import ListedRelease
 from heavylift.records.deployment import DeploymentStatus, Failure, Phase
+from heavylift.records.series import History
+from heavylift.records.watch import WatchReport
 from heavylift.redact import without_secrets
 from heavylift.state.deployments import Deployments, deployments_path, open_deployments
 
@@ -37,6 +39,9 @@ START: Final = (
 )
 """The phases of a start, in order."""
 _RELEASES_SHOWN: Final = 8
+HISTORY_S: Final = 3600.0
+LOOK_S: Final = 5.0
+"""Between two looks at a deployment: a tool that tells of GPUs takes up to a second."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +50,8 @@ class DeploymentView:
 
     status: DeploymentStatus
     releases: tuple[ListedRelease, ...]
+    look: WatchReport | None = None
+    history: History | None = None
 
     @property
     def reached(self) -> int:
@@ -88,8 +95,51 @@ class Places:
     batches: tuple[Path, ...] = ()
 
 
+class Watcher:
+    """Looks at deployments again and again. One thread at a time: rates come of several looks."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._watched: dict[str, watching.Watching] = {}
+        self._looks: dict[str, tuple[float, WatchReport]] = {}
+
+    def look(self) -> Live:
+        """Everything that needs no key. Raises what opening a database of ours raises."""
+        found = look(self._places)
+        return replace(found, deployments=tuple(map(self._watch, found.deployments)))
+
+    def _watch(self, seen: DeploymentView) -> DeploymentView:
+        name = seen.status.name
+        if not seen.status.ready:
+            # Another start is another process, with another log and perhaps another address.
+            self._watched.pop(name, None)
+            self._looks.pop(name, None)
+            return seen
+        return replace(
+            seen, look=self._look(name), history=watching.history(name, span_s=HISTORY_S)
+        )
+
+    def _look(self, name: str) -> WatchReport | None:
+        """A look not older than what a tool of a card maker may be asked for."""
+        taken = self._looks.get(name)
+        if taken is not None and time.monotonic() - taken[0] < LOOK_S:
+            return taken[1]
+        try:
+            if name not in self._watched:
+                self._watched[name] = watching.Watching(watching.find(name))
+            report = _without_disks(self._watched[name].look())
+        except HeavyliftError:
+            return None  # it went between two questions: the next look says so
+        self._looks[name] = (time.monotonic(), report)
+        return report
+
+
+def _without_disks(report: WatchReport) -> WatchReport:
+    return replace(report, host=replace(report.host, disks=()))
+
+
 def look(places: Places) -> Live:
-    """Everything that needs no key. Raises what opening a database of ours raises."""
+    """What is written down. Raises what opening a database of ours raises."""
     return Live(
         deployments=_deployments(),
         batches=tuple(map(_batch, places.batches)),

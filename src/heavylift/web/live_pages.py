@@ -9,6 +9,7 @@ GET /api/live         the record as JSON
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -20,6 +21,7 @@ from aiohttp import web
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
 from heavylift.web import live
+from heavylift.web.board import panels
 from heavylift.web.guard import language_chosen
 
 T = TypeVar("T")
@@ -33,6 +35,7 @@ class LivePages:
 
     def __init__(self, places: live.Places, templates: jinja2.Environment) -> None:
         self._places = places
+        self._watcher = live.Watcher(places)
         self._templates = templates
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="live")
 
@@ -68,7 +71,7 @@ class LivePages:
 
     async def api(self, _request: web.Request) -> web.StreamResponse:
         """A look as JSON."""
-        found = await self._run(lambda: live.look(self._places))
+        found = await self._run(self._watcher.look)
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
     async def keys(self, request: web.Request) -> web.StreamResponse:
@@ -83,10 +86,15 @@ class LivePages:
 
     async def _look(self) -> dict[str, object]:
         try:
-            found = await self._run(lambda: live.look(self._places))
+            found = await self._run(self._watcher.look)
         except HeavyliftError as error:
             return {"live": None, "error": error, "start": live.START}
-        return {"live": found, "error": None, "start": live.START}
+        charts = {
+            each.status.name: panels(each.history, time.time())
+            for each in found.deployments
+            if each.history is not None
+        }
+        return {"live": found, "error": None, "start": live.START, "charts": charts}
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reading, work)
