@@ -12,13 +12,16 @@ from typing import Final
 
 from aiohttp import web
 
+from heavylift.errors import HeavyliftError
 from heavylift.locale import catalogue
+from heavylift.locale.text import sentence
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LANGUAGE_COOKIE: Final = "heavylift_lang"
 _YEAR_S: Final = 365 * 86_400
 _NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_LONGEST_REASON: Final = 200
 _READING: Final = frozenset({"GET", "HEAD"})
 _OURS: Final = frozenset({"", "none", "same-origin"})
 
@@ -77,6 +80,14 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPException as found:
         found.headers.update(HEADERS)
         raise
+    except Exception as error:  # noqa: BLE001 - a mistake of ours is said in words, not as a traceback
+        told = {
+            "kind": type(error).__name__,
+            "reason": str(error)[:_LONGEST_REASON],
+            "command": "web",
+        }
+        words = sentence(HeavyliftError("INT001", told))
+        response = web.Response(status=500, text=f"INT001: {words}")
     response.headers.update(HEADERS)
     if "Cache-Control" not in response.headers:
         response.headers["Cache-Control"] = "no-store"

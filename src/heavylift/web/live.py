@@ -12,7 +12,7 @@ from typing import Final
 
 from heavylift.batch import job
 from heavylift.batch.records import Status
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.gateway import keys as gateway_keys
 from heavylift.gateway.admin import KeyView, view
 from heavylift.gateway.keys import Scope
@@ -175,7 +175,19 @@ def without_paths(status: DeploymentStatus) -> DeploymentStatus:
 
 
 def _redacted(failure: Failure) -> Failure:
-    return failure if failure.line is None else replace(failure, line=without_secrets(failure.line))
+    return replace(
+        failure,
+        line=None if failure.line is None else without_secrets(failure.line),
+        params={name: _harmless(value) for name, value in failure.params.items()},
+    )
+
+
+def _harmless(value: Scalar) -> Scalar:
+    """A parameter as a page may show it: of a path its name, of a log's lines no secret."""
+    if not isinstance(value, str):
+        return value
+    is_path = value.startswith("/") and "\n" not in value
+    return Path(value).name if is_path else without_secrets(value)
 
 
 def _batch(folder: Path) -> BatchView:

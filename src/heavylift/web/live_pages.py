@@ -78,9 +78,13 @@ class LivePages:
         """Keys and usage; without an admin key, that one is needed."""
         presented = request.headers.get("Authorization", "")
         key = presented.removeprefix(_BEARER)[:_LONGEST_KEY]
-        found = await self._run(lambda: live.ledger(self._places, key, request.remote))
+        error = found = None
+        try:
+            found = await self._run(lambda: live.ledger(self._places, key, request.remote))
+        except HeavyliftError as problem:
+            error = problem
         html = self._templates.get_template("part_keys.html").render(
-            ledger=found, refused=bool(presented) and found is None
+            ledger=found, refused=bool(presented) and found is None, error=error
         )
         return web.Response(text=html, content_type="text/html")
 

@@ -235,6 +235,8 @@ def state_of(status: DeploymentStatus) -> str:
 
 def failure_words(failure: Failure) -> str:
     """Why a start or a run ended, in a sentence."""
+    if f"error.{failure.code}" not in keys():
+        return failure.title or failure.code  # written down by another version
     params = {name: _readable(name, value) for name, value in failure.params.items()}
     return sentence(HeavyliftError(failure.code, params))
 

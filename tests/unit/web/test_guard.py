@@ -7,6 +7,7 @@ import re
 import pytest
 from tests.unit.web.conftest import Site
 
+from heavylift.web import live
 from heavylift.web.guard import is_ours
 
 PAGES = ("/", "/live", "/part/plan", "/api/plan", "/static/page.js", "/nowhere", "/part/nope")
@@ -86,3 +87,16 @@ def test_pages_need_nothing_from_elsewhere(site: Site) -> None:
 def test_only_the_files_of_the_pages_are_given(site: Site, path: str) -> None:
     """A name that is none of three is not looked up at all."""
     assert site.get(path).status == 404
+
+
+def test_a_mistake_of_ours_is_said_in_words(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Status 500 and a code; no traceback on the page nor on the terminal."""
+    monkeypatch.setattr(live.Watcher, "look", lambda _: 1 / 0)
+    answer = site.get("/part/live")
+    assert answer.status == 500
+    assert "INT001" in answer.text
+    assert "Traceback" not in answer.text
+    assert caplog.records == []
+    assert "Content-Security-Policy" in answer.headers

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.e2e.deployments import field_of_deployments, write_recipe
+from tests.e2e.deployments import QUICK, field_of_deployments, write_recipe
 from tests.unit.web.conftest import Site
 
 from heavylift.batch.store import open_journal
+from heavylift.records.deployment import Alive, DeploymentStatus, Phase
 from heavylift.records.series import Bucket, FigureHistory, History
+from heavylift.records.watch import EngineNow, GpuNow, HostNow, Sight, TermNow, WatchReport
 from heavylift.state.series import open_series, series_path
+from heavylift.web import live, render
 from heavylift.web.board import BOARD, HEIGHT, WIDTH, panels
 from heavylift.web.serve import Settings
 
@@ -111,6 +116,93 @@ def test_a_deployment_is_shown_as_it_runs(home: Path) -> None:
     assert str(home) not in record.text
     stopped = site.get("/part/live").text
     assert "stopped" in stopped
+
+
+DIES = """
+[[start]]
+line = "loading"
+
+[[start]]
+after_s = 0.05
+line = "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz012345 is not valid"
+
+[[start]]
+after_s = 0.05
+line = "giving up"
+then = "exit"
+"""
+
+
+def test_a_failed_start_says_why_without_paths_and_secrets(home: Path) -> None:
+    """The error of the start in words, its log by name, and no token of the log."""
+    site = Site(Settings(port=0, gateway=home / "gateway"))
+    rules = replace(QUICK, restart_limit=0)
+    with field_of_deployments() as field:
+        run = field.follow(field.up(write_recipe(home / "recipe", DIES, rules=rules), "k3"))
+        assert run.failure is not None
+        part, record = site.ask("/part/live", "/api/live")
+    assert "failed" in part.text
+    assert run.failure.code in part.text
+    for answer in (part, record):
+        assert str(home) not in answer.text
+        assert "hf_abc" not in answer.text
+
+
+def test_gpus_and_terms_are_held_against_their_plan() -> None:
+    """A bar per GPU with what was planned marked on it; a term outside its interval says so."""
+    gib = 2**30
+    look = WatchReport(
+        at="",
+        at_s=0.0,
+        name="k3",
+        url=None,
+        title=None,
+        sight=Sight.SEEN,
+        gpus=(
+            GpuNow(
+                gpu=5,
+                host="h",
+                memory_used_bytes=250 * gib,
+                memory_total_bytes=288 * gib,
+                planned_low_bytes=206 * gib,
+                planned_high_bytes=262 * gib,
+            ),
+        ),
+        engine=EngineNow(sight=Sight.SEEN),
+        host=HostNow(name="h"),
+        terms=(
+            TermNow(
+                term="workspace",
+                planned_low_bytes=gib,
+                planned_high_bytes=2 * gib,
+                observed_bytes=3 * gib,
+                is_inside=False,
+            ),
+        ),
+    )
+    status = DeploymentStatus(
+        name="k3",
+        phase=Phase.READY,
+        pid=1,
+        url=None,
+        ready=True,
+        alive=Alive.ALIVE,
+        release=1,
+        wanted="up",
+        model="kimi-k3",
+        engine="vllm",
+    )
+    seen = live.Live(
+        deployments=(live.DeploymentView(status=status, releases=(), look=look),),
+        batches=(),
+        has_gateway=False,
+    )
+    template = render.environment().get_template("part_live.html")
+    html = template.render(live=seen, error=None, start=live.START, charts={})
+    assert "GPU 5: 250.00 of 288.00 GiB in use, at least 206.00 planned" in html
+    assert "1.000 – 2.000" in html
+    assert "3.000" in html
+    assert re.search(r"✕</span> no", html)
 
 
 def test_a_batch_is_shown_with_its_progress(home: Path) -> None:
