@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.e2e.deployments import WAIT_S, Field, field_of_deployments, write_recipe
+from tests.e2e.deployments import WAIT_S, Field, field_of_deployments, kill, write_recipe
 
 from heavylift.batch import intake, job
 from heavylift.batch.records import Settings, Shape
@@ -114,6 +114,22 @@ def test_a_deployment_is_watched_against_its_plan(deployed: Field, recipe: Path,
         assert needs == sorted(needs)
         assert needs[0] < needs[-1]
         assert {point.held_bytes for point in look.curve} == {265_000 * MIB}
+
+
+def test_another_start_is_the_one_that_is_watched(deployed: Field, recipe: Path, smi: Path) -> None:
+    """Its log and its address, without beginning the watch anew; down, it is not ready."""
+    assert smi.exists()
+    deployed.follow(deployed.up(recipe))
+    watch = watching.Watching(watching.find("d"))
+    assert watch.target.start == (1, 1)
+    kill(deployed.status().pid)
+    deployed.until(lambda now: now.ready and now.attempt == 2)
+    look = watch.look()
+    assert watch.target.start == (1, 2)
+    assert (look.engine.sight, look.restarts) == (Sight.SEEN, 1)
+    operations.down("d")
+    assert watch.look().engine.sight is Sight.NOT_READY
+    assert watching.wanted() == ()
 
 
 def test_a_deployment_is_asked_for_the_gpus_it_was_given(

@@ -19,7 +19,7 @@ from heavylift.errors import Exit, HeavyliftError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from heavylift.operate.watching import Watching
+    from heavylift.operate.watching import Target, Watching
     from heavylift.records.watch import WatchReport
 
 PORT: Final = 9410
@@ -88,24 +88,38 @@ class _Watched:
 
         self._asked = asked
         self._names = Catalog().metric_names()
-        self._watches: dict[tuple[str | None, int | None], Watching] = {}
+        self._watches: dict[str, Watching] = {}
         self._store: Any = None
 
     def look(self) -> Sequence[WatchReport]:
+        """A look at each. One that cannot be looked at now is left out: the others go on."""
         from heavylift.operate import watching
 
-        targets = [*self._asked]
-        named = {target.name for target in targets}
-        with contextlib.suppress(HeavyliftError):
-            targets += [each for each in watching.all_targets() if each.name not in named]
-        if not targets:
-            targets = [watching.find(None)]
         before, self._watches = self._watches, {}
-        for target in targets:
-            key = (target.name or target.url, target.watched.release)
-            watch = before.get(key) or watching.Watching(target, names=self._names)
-            self._watches[key] = watch
-        return [watch.look() for watch in self._watches.values()]
+        for target in self._asked:
+            self._take(before, target.name or target.url or "", target)
+        with contextlib.suppress(HeavyliftError):
+            for name in watching.wanted():
+                self._take(before, name, name)
+        if not self._watches:
+            self._take(before, "", None)
+        looks = []
+        for watch in self._watches.values():
+            with contextlib.suppress(HeavyliftError):
+                looks.append(watch.look())
+        return looks
+
+    def _take(self, before: dict[str, Watching], key: str, what: Target | str | None) -> None:
+        from heavylift.operate import watching
+
+        if key in self._watches:
+            return
+        if key in before:
+            self._watches[key] = before[key]
+            return
+        with contextlib.suppress(HeavyliftError):
+            target = what if isinstance(what, watching.Target) else watching.find(what)
+            self._watches[key] = watching.Watching(target, names=self._names)
 
     @contextlib.contextmanager
     def kept(self) -> Any:

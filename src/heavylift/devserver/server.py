@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import sys
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
@@ -39,6 +38,7 @@ from heavylift.devserver.render import (
 from heavylift.devserver.responses import PATH as RESPONSES_PATH
 from heavylift.devserver.responses import ResponsesDialect, as_chat
 from heavylift.devserver.scenario import Defect, Fault, FaultKind, Scenario, Then
+from heavylift.devserver.tally import Tally
 from heavylift.wire.failures import UNDECODABLE
 
 HOST: Final = "127.0.0.1"
@@ -69,8 +69,6 @@ class Record:
     ending: Ending | None = None
     sends: list[float] = field(default_factory=list)
 
-
-_TTFT_BOUNDS_S: Final = (0.01, 0.1, 1.0, 10.0)
 
 Emit = Callable[[str, str], None]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -112,6 +110,7 @@ class ScriptedServer:
         self._transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
         self._lost_slots = 0
         self._frozen_page: str | None = None
+        self._tally = Tally()
         self._steps = 0.0
         self._stepped_at: float | None = None
         self._previous: Asked | None = None
@@ -261,23 +260,15 @@ class ScriptedServer:
             "# TYPE scripted_requests_running gauge",
             f"scripted_requests_running {self.open_chats}",
             f"scripted_requests_total {len(self.records)}",
-            f"scripted_prompt_tokens_total {sum(each.prompt_tokens for each in self.records)}",
-            # An event carries a token.
-            f"scripted_generation_tokens_total {sum(len(each.sends) for each in self.records)}",
-            *self._first_tokens(),
+            f"scripted_prompt_tokens_total {self._tally.prompt_tokens}",
+            f"scripted_generation_tokens_total {self._tally.events}",
+            *self._tally.first_tokens(),
         ]
         if self.scenario.server.kv_use_ratio is not None:
             lines.append(f"scripted_kv_use_ratio {self.scenario.server.kv_use_ratio}")
         if self.scenario.server.steps_per_s is not None:
             lines.append(f"scripted_steps_total {int(self._steps)}")
         return "\n".join(lines) + "\n"
-
-    def _first_tokens(self) -> Iterator[str]:
-        times = [each.sends[0] - each.came_at for each in self.records if each.sends]
-        for bound in (*_TTFT_BOUNDS_S, math.inf):
-            label = "+Inf" if bound == math.inf else bound
-            count = sum(1 for each in times if each <= bound)
-            yield f'scripted_ttft_seconds_bucket{{le="{label}"}} {count}'
 
     def _count_steps(self) -> None:
         """Bring the steps up to now: time with work counts."""
@@ -314,6 +305,7 @@ class ScriptedServer:
         finally:
             self._count_steps()
             self.open_chats -= 1
+            self._tally.add(record.prompt_tokens, record.came_at, record.sends)
             self._stepped_at = self._stepped_at if self.open_chats else None
 
     async def _answer(

@@ -27,7 +27,6 @@ class Watched:
     """
 
     name: str | None = None
-    release: int | None = None
     title: str | None = None
     plan: Plan | None = None
     measured: tuple[MeasuredTerm, ...] = ()

@@ -64,6 +64,8 @@ class Target:
     url: str | None = None
     key: str | None = None
     name: str | None = None
+    start: tuple[int, int] | None = None
+    """Of a deployment: its release, and which of its starts."""
     tool: Command | None = None
 
 
@@ -91,14 +93,9 @@ def find(what: str | None, *, key: str | None = None, tool: Command | None = Non
     return of_deployment(statuses[0], tool=tool)
 
 
-def all_targets() -> tuple[Target, ...]:
-    """Every deployment that somebody wants up and whose recipe can be read."""
-    found = []
-    for status in _statuses(None):
-        if status.wanted == "up":
-            with contextlib.suppress(HeavyliftError):
-                found.append(of_deployment(status))
-    return tuple(found)
+def wanted() -> tuple[str, ...]:
+    """The names of the deployments that somebody wants up."""
+    return tuple(status.name for status in _statuses(None) if status.wanted == "up")
 
 
 def _statuses(name: str | None) -> list[DeploymentStatus]:
@@ -143,7 +140,6 @@ def of_deployment(status: DeploymentStatus, *, tool: Command | None = None) -> T
     return Target(
         watched=Watched(
             name=status.name,
-            release=status.release,
             title=title,
             plan=plan,
             measured=_measured(spec.engine, status),
@@ -153,6 +149,7 @@ def of_deployment(status: DeploymentStatus, *, tool: Command | None = None) -> T
         url=status.url,
         key=key_of(rank, values) or None,
         name=status.name,
+        start=(status.release, status.attempt),
         tool=tool,
     )
 
@@ -299,12 +296,16 @@ class Watching:
         return collect_host.look((paths.data_dir(), paths.state_dir()), gtt_used_bytes=gtt)
 
     def _standing(self) -> Standing:
-        """The deployment as it stands; a new address is the one to ask from now on."""
+        """The deployment as it stands. Another start has another log, and may have another address
+        and recipe: it is the target from now on.
+        """
         name = self.target.name
         if name is None:
             return Standing(url=self.target.url)
         with open_deployments(deployments_path()) as store:
             status = truth.status(store, truth.require(store, name))
+        if (status.release, status.attempt) != self.target.start:
+            self._begin_anew(status)
         self.target = replace(self.target, url=status.url)
         return Standing(
             url=status.url,
@@ -312,6 +313,13 @@ class Watching:
             alive=str(status.alive),
             restarts=status.restarts,
         )
+
+    def _begin_anew(self, status: DeploymentStatus) -> None:
+        curve = self.target.watched.curve
+        # A recipe that cannot be read now: what is known of it stays.
+        with contextlib.suppress(HeavyliftError):
+            fresh = of_deployment(status, tool=self.target.tool)
+            self.target = replace(fresh, watched=replace(fresh.watched, curve=curve))
 
 
 def _forget(entries: deque, now_s: float, at: Callable) -> None:  # type: ignore[type-arg]

@@ -147,18 +147,14 @@ def _quantiles(first: EnginePage, last: EnginePage, figure: str) -> Quantiles | 
 
 
 def bucket_quantile(buckets: Buckets, share: float) -> float:
-    """The `share` quantile of a histogram that is not empty, in its unit.
+    """The `share` quantile (above 0) of a histogram that is not empty, in its unit.
 
     Formula: linear inside the bucket in which rank share·n lies; in the last, infinite bucket its
     lower bound, which the true value exceeds.
     Source: https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile.
     """
     rank = share * buckets[-1][1]
-    low, below = 0.0, 0.0
-    for bound, count in buckets:
-        if count >= rank and count > below:
-            if math.isinf(bound):
-                return low
-            return low + (bound - low) * (rank - below) / (count - below)
-        low, below = bound, count
-    return low
+    place = next(number for number, (_, count) in enumerate(buckets) if 0 < count >= rank)
+    low, below = buckets[place - 1] if place else (0.0, 0.0)
+    bound, count = buckets[place]
+    return low if math.isinf(bound) else low + (bound - low) * (rank - below) / (count - below)

@@ -83,6 +83,10 @@ def _readers() -> tuple[Callable[[str], Iterable[Any]], ...]:
         amd_smi.parse_monitor,
         rocm_smi.parse_json,
         lambda text: nvidia_smi.parse_table(text).gpus,
+        lambda text: nvidia_smi.parse_query(text).gpus,
+        rocm_smi.parse_csv,
+        rocm_smi.parse_text,
+        amd_smi.parse_text,
     )
 
 

@@ -95,6 +95,18 @@ def test_without_a_bound_only_the_card_is_one(plan: Plan) -> None:
     assert in_use(unknown).high == plan.per_gpu.visible_bytes
 
 
+def test_an_engine_that_reserves_nothing_holds_what_is_planned(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """Of llama.cpp what is above the plan is above it in all; a bound it has not binds nothing."""
+    lean = make_plan("kimi-k3", "8xMI355X", engine="llamacpp", context_tokens=4096)
+    assert not reserves(lean)
+    assert in_use(lean).high in (None, lean.per_gpu.high_total_bytes)
+    bounded = replace(lean, per_gpu=replace(lean.per_gpu, high_total_bytes=230 * GIB))
+    (above,) = found(eight(250), bounded)
+    assert (above.code, above.params["term"]) == ("observe.above_plan", "total")
+
+
 def test_other_gpus_than_planned_are_named(plan: Plan) -> None:
     """Seven hold memory where eight were planned: one idles."""
     held = plan.per_gpu.budget_bytes / GIB

@@ -113,6 +113,13 @@ def test_one_look_has_no_rates_and_says_what_its_quantiles_are_of() -> None:
     assert (idle.ttft.basis, idle.output_tokens_per_s) == ("since_start", 0.0)
 
 
+def test_hits_of_the_prefix_cache_are_those_of_the_window_else_of_the_life() -> None:
+    """An idle engine has none in the window; one that was never asked has none at all."""
+    idle = now([vllm(100.0), vllm(110.0)])
+    assert idle.prefix_hit_ratio == 0.1
+    assert now([vllm(100.0, queries=0.0, hits=0.0)]).prefix_hit_ratio is None
+
+
 def test_an_engine_that_began_anew_is_counted_from_there() -> None:
     """A counter that fell: what was before is another life."""
     looks = [vllm(100.0, output=9000.0), vllm(110.0, output=10.0), vllm(120.0, output=110.0)]
