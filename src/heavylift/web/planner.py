@@ -6,12 +6,15 @@ are planned: a page never opens a folder or a hub that its address names.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
@@ -21,7 +24,7 @@ from heavylift.plan.cost import Comparison as CostComparison
 from heavylift.plan.cost import Wanted
 from heavylift.plan.fixes import fixes
 from heavylift.plan.money import OwnPrices
-from heavylift.plan.planner import Knowledge, plan_on_layout
+from heavylift.plan.planner import Knowledge, plan_on_layout, with_receipt
 from heavylift.plan.speed import Forecaster, forecaster
 from heavylift.planning import THIS_MACHINE, Planning
 from heavylift.reciping import RecipeWish, Reciping
@@ -30,6 +33,8 @@ from heavylift.records.decision import Decision
 from heavylift.records.plan import Capacity, Fix, Plan, PlanRequest, Rack
 from heavylift.records.recipe import Recipe
 from heavylift.records.speed import AnchorPoint, Speed
+from heavylift.state.deployments import deployments_path
+from heavylift.state.kept_receipts import newest_receipt
 from heavylift.web.question import Question, read_keep
 
 T = TypeVar("T")
@@ -103,7 +108,33 @@ class Planner:
 
     def plan(self, question: Question) -> Plan:
         """The best plan, without fixes. Raises as `Planning.plan`."""
-        return self._kept.get(("plan", question), lambda: self._plan(question))
+        return self._answer(
+            lambda: self._measured(self._plan(question), question), "plan", question
+        )
+
+    def _answer(self, make: Callable[[], T], *asked: Hashable) -> T:
+        """The answer to what was asked, made now if nobody asked since a start was kept last."""
+        return self._kept.get((*asked, self._receipts_stamp()), make)
+
+    def _measured(self, plan: Plan, question: Question) -> Plan:
+        """The plan with what an earlier start on this machine showed, as the command has it."""
+        path = deployments_path()
+        if plan.rack.reading == "smallest_count" or not path.is_file():
+            return plan
+        try:
+            receipt = newest_receipt(path, plan)
+        except (HeavyliftError, sqlite3.Error, msgspec.MsgspecError):
+            return plan  # the live page says that the store cannot be read
+        return (
+            plan if receipt is None else with_receipt(plan, receipt, self.knowledge(question.model))
+        )
+
+    @staticmethod
+    def _receipts_stamp() -> tuple[int, ...]:
+        """Changes when a start has been kept: an answer from before it is asked anew."""
+        path = deployments_path()
+        files = (path, path.with_name(f"{path.name}-wal"))
+        return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
 
     def _plan(self, question: Question) -> Plan:
         knowledge = self.knowledge(question.model)
@@ -120,7 +151,7 @@ class Planner:
         """The plan on the engine and layout that are on screen; the best one where the question
         does not allow them. Raises as `plan`.
         """
-        return self._kept.get(("kept", question, keep), lambda: self._plan_kept(question, keep))
+        return self._answer(lambda: self._plan_kept(question, keep), "kept", question, keep)
 
     def _plan_kept(self, question: Question, keep: str) -> Plan:
         engine, layout = read_keep(keep)
@@ -135,13 +166,15 @@ class Planner:
         ):
             return self.plan(question)
         found = plan_on_layout(question.request(rack, named), knowledge, engine, layout)
-        return self.plan(question) if found is None else found
+        return self.plan(question) if found is None else self._measured(found, question)
 
     def fixes(self, question: Question) -> tuple[Fix, ...]:
         """The nearest changes that hold, each planned again."""
         plan = self.plan(question)
         knowledge = self.knowledge(question.model)
-        return self._kept.get(("fixes", question), lambda: fixes(plan, knowledge))
+        return self._kept.get(
+            ("fixes", question, self._receipts_stamp()), lambda: fixes(plan, knowledge)
+        )
 
     def compare(self, question: Question) -> Comparison:
         """The smallest rack of every card that holds what is asked, and the rack asked about."""
@@ -164,7 +197,9 @@ class Planner:
 
         Raises as `plan`, PLAN070 for a variant without tensors by group.
         """
-        return self._kept.get(("speed", question), lambda: self._speed(question))
+        return self._kept.get(
+            ("speed", question, self._receipts_stamp()), lambda: self._speed(question)
+        )
 
     def _speed(self, question: Question) -> SpeedCurve | None:
         made = self.forecaster(question)
@@ -179,7 +214,9 @@ class Planner:
         """The costs at the prices of a day; None when not one sequence fits. Raises PLAN080 where
         no speed keeps to the limit, and as `speed`.
         """
-        return self._kept.get(("cost", question, day), lambda: self._cost(question, day))
+        return self._kept.get(
+            ("cost", question, day, self._receipts_stamp()), lambda: self._cost(question, day)
+        )
 
     def _cost(self, question: Question, day: date) -> Decision | None:
         made = self.forecaster(question)
@@ -205,7 +242,9 @@ class Planner:
 
     def recipe(self, question: Question) -> Recipe:
         """The commands of the engine for the plan that is shown, or why none is written."""
-        return self._kept.get(("recipe", question), lambda: self._recipe(question))
+        return self._kept.get(
+            ("recipe", question, self._receipts_stamp()), lambda: self._recipe(question)
+        )
 
     def _recipe(self, question: Question) -> Recipe:
         plan = self.plan(question)

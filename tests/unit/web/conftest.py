@@ -68,7 +68,7 @@ class Site:
         return asyncio.run(main())
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of heavylift's own for one test."""
     monkeypatch.setenv("HEAVYLIFT_HOME", str(tmp_path / "home"))

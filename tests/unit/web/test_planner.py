@@ -9,7 +9,10 @@ import pytest
 
 from heavylift.api import Workload, plan
 from heavylift.errors import HeavyliftError
+from heavylift.records.plan import Kind, Segment
+from heavylift.records.receipt import MeasuredTerm, Receipt
 from heavylift.records.speed import AnchorPoint, Evidence
+from heavylift.state.deployments import deployments_path, open_deployments
 from heavylift.web.planner import Planner
 from heavylift.web.question import Question, keep_text
 
@@ -130,3 +133,30 @@ def test_the_recipe_starts_the_layout_that_is_shown(planner: Planner) -> None:
     recipe = planner.recipe(Question(model="kimi-k3", on="8xB300"))
     assert recipe.plan.layout == planner.plan(Question(model="kimi-k3", on="8xB300")).layout
     assert recipe.argv
+
+
+def test_what_an_earlier_start_showed_is_taken(planner: Planner) -> None:
+    """As the command does: measured terms take the place of assumed ones from then on."""
+    before = planner.plan(K3)
+    term = next(term for term in before.terms if term.segment is Segment.WORKSPACE)
+    receipt = Receipt(
+        model=before.model,
+        variant=before.variant,
+        engine=before.engine,
+        engine_version=before.engine_version,
+        backend=before.rack.gpu,
+        layout=before.layout,
+        rack=before.rack.label,
+        terms=(
+            MeasuredTerm(
+                term=term.id, device="0", bytes=12345678, resolution_bytes=1, line="as logged"
+            ),
+        ),
+        taken_at="2026-11-30T09:00:00Z",
+    )
+    with open_deployments(deployments_path()) as store:
+        store.save_receipt(receipt)
+    after = planner.plan(K3)
+    assert after.receipt == "2026-11-30T09:00:00Z"
+    measured = next(each for each in after.terms if each.id == term.id)
+    assert (measured.kind, measured.bytes.low) == (Kind.MEASURED, 12345678)
