@@ -117,15 +117,12 @@ def _fetch(target: Path) -> None:
     if npm is None:
         pytest.skip("npm is not installed")
     target.parent.mkdir(parents=True, exist_ok=True)
-    run = subprocess.run(
-        [npm, "pack", AXE, "--silent"],
-        cwd=target.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    if run.returncode:
+    command = [npm, "pack", AXE, "--silent", "--fetch-retries=1"]
+    try:
+        run = subprocess.run(
+            command, cwd=target.parent, capture_output=True, text=True, timeout=60, check=True
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         pytest.skip(f"{AXE} cannot be fetched")
     (target.parent / run.stdout.split()[-1]).rename(target)
 

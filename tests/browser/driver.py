@@ -61,7 +61,7 @@ class Browser:
         """As `run`; the script's last argument takes the result."""
         return self.call("POST", "/execute/async", {"script": script, "args": list(arguments)})
 
-    def wait(self, condition: str, *arguments: Any, seconds: float = 30.0) -> Any:
+    def wait(self, condition: str, *arguments: Any, seconds: float = 60.0) -> Any:
         """Wait until an expression is true; raises AssertionError with it when it never is."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:

@@ -103,9 +103,9 @@ def test_a_simulation_and_a_comparison_come_when_they_are_asked_for(
     page.open(f"{pages}?model=kimi-k3&on=8xB300&concurrency=8&isl=1k&osl=64")
     page.wait(COMPLETE)
     page.click("button[data-part=simulate]")
-    page.wait("document.querySelectorAll('#r-simulate td').length > 5", seconds=60)
+    page.wait("document.querySelectorAll('#r-simulate td').length > 5")
     page.click("button[data-part=compare]")
-    page.wait("document.querySelectorAll('#r-compare tr').length > 5", seconds=60)
+    page.wait("document.querySelectorAll('#r-compare tr').length > 5")
     picture("planner-asked")
 
 
