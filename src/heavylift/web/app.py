@@ -121,6 +121,8 @@ class Pages:
         plan = fill.get("plan")
         fill["asked_context"] = question.context or (plan.context_tokens if plan else LEAST_CONTEXT)
         fill["asked_concurrency"] = question.concurrency or 1
+        if plan is not None:
+            fill["chosen_count"] = plan.rack.gpu_count
         for name in _WHOLE if "full" in request.query else ("speed",):
             fill["parts"][name] = await self._part(name, question, {})
         return self._html("planner.html", request, fill)

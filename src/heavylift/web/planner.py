@@ -261,15 +261,17 @@ class Planner:
         knowledge = self.knowledge(question.model)
         variants = knowledge.model.model.variants
         usable = {name for variant in variants for name in variant.engines}
-        gpu, _ = self.rack(question)
+        gpu, rack = self.rack(question)
         models = (self.catalog.model(identifier) for identifier in self.catalog.ids("models"))
-        counts = sorted({rack.gpu_count for rack in rack_sizes(knowledge, gpu.id)})
+        counts = {size.gpu_count for size in rack_sizes(knowledge, gpu.id)}
+        if rack is not None:
+            counts.add(rack.gpu_count)
         return Choices(
             models=tuple((model.id, model.title) for model in models),
             variants=variants,
             engines=tuple(each for each in self.catalog.engines() if each.id in usable),
             gpus=self.catalog.gpus(),
-            counts=tuple(counts),
+            counts=tuple(sorted(counts)),
             most_context=knowledge.model.model.max_context.value,
         )
 

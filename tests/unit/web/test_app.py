@@ -84,6 +84,15 @@ def test_an_address_of_nothing_we_know_opens_with_a_word_on_it(site: Site) -> No
     assert "FACT010" in answer.text
 
 
+@pytest.mark.parametrize(("rack", "count"), [("B300", 8), ("2x8xH200", 16), ("5x8xB200", 40)])
+def test_the_rack_that_is_planned_is_the_one_chosen_in_the_form(
+    site: Site, rack: str, count: int
+) -> None:
+    """However it was written, and also where nobody sells that count: the next change keeps it."""
+    page = site.get(f"/?on={rack}").text
+    assert re.search(rf'<option value="{count}" selected>', page)
+
+
 def test_a_form_sent_without_a_script_is_understood(site: Site) -> None:
     """Card and count come as two fields then, and everything comes at once."""
     shown = words(site.get("/?model=kimi-k3&gpu=B200&gpus=8&engine=&context=32k&full=1").text)
