@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Final
 
 from heavylift.launch.supervisor import Ready
-from heavylift.operate import truth, watching
-from heavylift.state.deployments import deployments_path, open_deployments
+from heavylift.operate import watching
 from heavylift.state.series import open_series, series_path
 
 PERIOD_S: Final = 5.0
@@ -22,26 +20,21 @@ class Keeping:
         self._name = name
         self._period_s = period_s
         self._next_at = 0.0
-        self._logs: tuple[Path, ...] = ()
+        self._has_waited = False
         self._watching: watching.Watching | None = None
 
-    def keep(self, ready: Ready, page: str | None) -> None:
+    def keep(self, _ready: Ready, page: str | None) -> None:
         """Take a look, if one is due, with the engine's page. Raises what looking or the disk does:
         that look is lost, and nothing else.
         """
         now_s = time.monotonic()
-        if now_s < self._next_at:
+        if now_s < self._next_at or (page is None and not self._has_waited):
+            # The first page is asked for at the first look, and is there at the second.
+            self._has_waited = True
             return
         self._next_at = now_s + self._period_s
-        report = self._of(ready).take(page)
+        if self._watching is None:
+            self._watching = watching.Watching(watching.find(self._name))
+        report = self._watching.take(page)
         with open_series(series_path(self._name)) as store:
             watching.feed(store, report)
-
-    def _of(self, ready: Ready) -> watching.Watching:
-        """The watch of this attempt: another one has other logs, and may have another address."""
-        if self._watching is None or ready.logs != self._logs:
-            with open_deployments(deployments_path()) as store:
-                status = truth.status(store, truth.require(store, self._name))
-            self._watching = watching.Watching(watching.of_deployment(status))
-            self._logs = ready.logs
-        return self._watching

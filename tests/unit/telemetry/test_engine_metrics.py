@@ -53,6 +53,16 @@ llamacpp:requests_processing 2
 llamacpp:requests_deferred 1
 llamacpp:n_decode_total 640
 """
+TOKENSPEED = """\
+tokenspeed:num_requests_running{model_name="m"} 3
+tokenspeed:num_requests_waiting{model_name="m"} 1
+tokenspeed:kv_cache_usage_perc{model_name="m"} 0.5
+tokenspeed:iteration_tokens_total_count{model_name="m"} 812
+tokenspeed:prompt_tokens_total{model_name="m"} 400
+tokenspeed:generation_tokens_total{model_name="m"} 99
+tokenspeed:prefix_cache_hits_total{model_name="m"} 100
+tokenspeed:num_requests_total{model_name="m"} 12
+"""
 ATOM = """\
 atom:num_requests_running{model_name="m"} 3
 atom:num_requests_waiting{model_name="m"} 1
@@ -145,6 +155,10 @@ def test_an_engine_that_began_anew_is_counted_from_there() -> None:
             },
         ),
         (LLAMACPP, {"running": 2.0, "waiting": 1.0, "generation_tokens": 640.0, "ttft": None}),
+        (
+            TOKENSPEED,
+            {"running": 3.0, "steps": 812.0, "prefix_hit_ratio": 0.25, "requests": 12.0},
+        ),
         (ATOM, {"running": 3.0, "waiting": 1.0, "kv_use_ratio": 0.5, "generation_tokens": 99.0}),
     ],
 )
