@@ -107,11 +107,12 @@ def test_a_deployment_is_shown_as_it_runs(home: Path) -> None:
     with field_of_deployments() as field:
         field.follow(field.up(write_recipe(home / "recipe", SERVES), "k3"))
         with open_series(series_path("k3")) as store:
-            store.add(time.time() - 30, {"engine.running": 7.0, "engine.waiting": 2.0})
+            # Its supervisor keeps figures as well, but sees no such GPU.
+            store.add(time.time() - 30, {"gpu.elsewhere.3.power_w": 712.0})
         part, record = site.ask("/part/live", "/api/live")
     assert "serves" in part.text
     assert "release 1" in part.text
-    assert "<strong>7.00</strong>" in part.text
+    assert "GPU 3 <strong>712</strong>" in part.text
     assert str(home) not in part.text
     assert str(home) not in record.text
     stopped = site.get("/part/live").text
