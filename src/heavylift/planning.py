@@ -411,7 +411,7 @@ class Planning:
         if with_speed:
             facts, prices = self.catalog.speed(), self.catalog.prices()
             rows = [
-                comparing.with_speed_and_rent(row, knowledge, facts, prices.rentals) for row in rows
+                comparing.with_speed_and_rent(row, knowledge, facts, prices) for row in rows
             ]
         return comparing.Comparison(
             model=knowledge.model.model.id,
