@@ -35,6 +35,10 @@ class FaultKind(StrEnum):
     """Resets the connection without an answer."""
     DIE = "die"
     """The whole server goes: all connections are reset, the port refuses."""
+    FREEZE = "freeze"
+    """The engine stops behind an API that lives: no request is answered any more, its counters
+    stand still, and everything else is answered as before.
+    """
     HANG = "hang"
     """Says nothing more after `after_tokens`; with 0, not even headers."""
     SLOW_HEADERS = "slow_headers"
@@ -116,11 +120,14 @@ class Defect(StrEnum):
 
 
 class Server(_Table, frozen=True, kw_only=True):
-    """The server as a whole. `key` None = no key is asked for."""
+    """The server as a whole. `key` None = no key is asked for. `steps_per_s`: steps that its engine
+    counts while it has work; None = it counts none.
+    """
 
     models: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("scripted",)
     context_tokens: Number = 8192
     key: str | None = None
+    steps_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class Pace(_Table, frozen=True, kw_only=True):

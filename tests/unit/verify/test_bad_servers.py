@@ -66,6 +66,7 @@ def test_every_defect_and_every_fault_of_a_reply_has_a_bad_server() -> None:
         FaultKind.SLOW_HEADERS,  # slow is not wrong
         FaultKind.CONTEXT_TOO_LONG,  # a rejection like others, with its own check
         FaultKind.DIE,  # as a drop, for all
+        FaultKind.FREEZE,  # a hang for all: its supervisor finds it
     }
     played = {server.fault.kind for server in BAD_SERVERS if server.fault}
     assert played == set(FaultKind) - harmless
