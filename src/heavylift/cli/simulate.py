@@ -176,7 +176,7 @@ class _Traffic:
             shape = replace(shape, context_tokens_most=longest)
             return cls(stated, shape, sizes_of(shape), rate)
         path = Path(stated)
-        if not path.is_file():
+        if not path.exists():
             raise click.UsageError(text("usage.trace", value=stated, known=", ".join(shapes)))
         from heavylift.simulating import trace_figures
 

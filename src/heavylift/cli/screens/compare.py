@@ -112,7 +112,7 @@ def _band(band: Band) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def _forecast(comparison: Comparison) -> Iterator[str]:
+def _forecast(comparison: Comparison) -> Iterator[Text | str]:
     """What the columns of speed and cost are of."""
     for row in comparison.rows:
         if row.speed is not None:
