@@ -171,7 +171,7 @@ def load_of(subject: Subject, layout: Layout) -> Load:
         stages=tuple(loads),
         hidden_size=dims["hidden_size"],
         active_params=inventory.active_params(subject.model),
-        experts=dims.get("experts"),
+        experts=dims.get("experts") or None,
         experts_per_token=dims.get("experts_per_token", 0),
         microbatches=layout.pipeline_parallel_size if rank_stages else 1,
         attention=tuple(
