@@ -26,8 +26,9 @@ from heavylift.bench.prompts import (
 from heavylift.bench.records import Figures, Forecast, Found, Load, LoadKind, Report, Sample, Stage
 from heavylift.errors import HeavyliftError
 from heavylift.records.served_model import ServedModel
+from heavylift.telemetry.collect_gpus import Command
 from heavylift.telemetry.engine_queue import MetricNames
-from heavylift.telemetry.gpu_watch import Command, GpuWatch
+from heavylift.telemetry.gpu_watch import GpuWatch
 from heavylift.traffic.trace import Arrival
 from heavylift.wire.client import Client, Endpoint, Identity, Limits, unanswered
 
