@@ -81,6 +81,15 @@ class Taken:
     day_open_tokens: int = 0
     open_requests: int = 0
 
+    def with_one_more(self, tokens: int, now: Moment) -> Taken:
+        """What is taken once a request of at most `tokens` has been admitted."""
+        return Taken(
+            slices=(*self.slices, Slice(number=now.slice, requests=1, open_tokens=tokens)),
+            day_settled_tokens=self.day_settled_tokens,
+            day_open_tokens=self.day_open_tokens + tokens,
+            open_requests=self.open_requests + 1,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
