@@ -48,11 +48,12 @@ def command(
     import os
 
     from heavylift.cli.errors import sentence
-    from heavylift.gateway.config import UPSTREAM_KEY, Settings, Tls, read_file, routes
+    from heavylift.cli.keys import opened_store
+    from heavylift.gateway.config import DATABASE_URL, UPSTREAM_KEY, Settings, Tls, read_file, routes
     from heavylift.gateway.request import Policy
     from heavylift.gateway.routing import State, Worker
     from heavylift.gateway.serve import serve
-    from heavylift.gateway.store import default_folder, open_store
+    from heavylift.gateway.store import default_folder
 
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError(text("usage.gateway.tls"))
@@ -70,6 +71,7 @@ def command(
         tls=None if tls_cert is None or tls_key is None else Tls(certificate=tls_cert, key=tls_key),
         reuse_port=reuse_port,
         audit_bodies=audit_bodies,
+        database=os.environ.get(DATABASE_URL) or None,
     )
     out = sink(as_json=False)
 
@@ -81,7 +83,7 @@ def command(
             elif before is State.OUT:
                 out.note("gateway.worker_back", url=url)
 
-    with open_store(folder) as store:
+    with opened_store(folder) as store:
         if not store.keys():
             out.note("gateway.no_keys")
     return serve(settings, sentence, lambda url: out.note("gateway.listening", url=url), on_worker)

@@ -20,10 +20,9 @@ import msgspec
 
 from heavylift.errors import HeavyliftError
 from heavylift.gateway.keys import DEFAULT_MAX_OUTPUT_TOKENS, Key, Scope
-from heavylift.gateway.ledger import Ledger
 from heavylift.gateway.quota import Limits
 from heavylift.gateway.routing import Fleet, Worker
-from heavylift.gateway.store import Grouping
+from heavylift.gateway.store import Grouping, Store
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Reply = tuple[Any, HTTPStatus]
@@ -84,30 +83,30 @@ class _Rotate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Admin:
     """Answers the admin routes. Who asks has been settled before."""
 
-    def __init__(self, fleet: Fleet, ledger: Ledger) -> None:
-        self._store = ledger.store
+    def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._ledger = ledger
 
-    def answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Reply:
+    def answer(
+        self, store: Store, method: str, path: str, query: Mapping[str, str], body: bytes
+    ) -> Reply:
         """The document and the status. Raises GW012, GW030, GW031, GW045, GW046; as the store."""
         match path.split("/")[2:]:
             case ["keys"]:
-                return self._keys(method, path, body)
+                return self._keys(store, method, path, body)
             case ["keys", key_id]:
                 _expect(method, path, "DELETE")
-                key = self._store.revoke_key(key_id, now_epoch_s=time.time())
+                key = store.revoke_key(key_id, now_epoch_s=time.time())
                 return view(key), HTTPStatus.OK
             case ["keys", key_id, "rotate"]:
                 _expect(method, path, "POST")
                 wish = _decoded(body or b"{}", _Rotate)
-                created = self._store.rotate_key(
+                created = store.rotate_key(
                     key_id, now_epoch_s=time.time(), grace_s=wish.grace_s
                 )
                 return created, HTTPStatus.OK
             case ["usage"]:
                 _expect(method, path, "GET")
-                return self._usage(query), HTTPStatus.OK
+                return self._usage(store, query), HTTPStatus.OK
             case ["workers"]:
                 _expect(method, path, "GET")
                 views = [_worker(worker) for worker in self._fleet.workers.values()]
@@ -119,12 +118,12 @@ class Admin:
                 return _worker(self._fleet.workers[name]), HTTPStatus.OK
         raise HeavyliftError("GW045", {"path": path[:200]})
 
-    def _keys(self, method: str, path: str, body: bytes) -> Reply:
+    def _keys(self, store: Store, method: str, path: str, body: bytes) -> Reply:
         _expect(method, path, "GET", "POST")
         if method == "GET":
-            return {"keys": tuple(map(view, self._store.keys()))}, HTTPStatus.OK
+            return {"keys": tuple(map(view, store.keys()))}, HTTPStatus.OK
         wish = _decoded(body, _NewKey)
-        created = self._store.create_key(
+        created = store.create_key(
             wish.name,
             now_epoch_s=time.time(),
             scope=wish.scope,
@@ -134,17 +133,18 @@ class Admin:
             limits=msgspec.convert(wish.limits, Limits, from_attributes=True),
             max_output_tokens=wish.max_output_tokens,
             expires_at=wish.expires_at,
+            unique=True,
         )
         return created, HTTPStatus.CREATED
 
-    def _usage(self, query: Mapping[str, str]) -> Any:
+    def _usage(self, store: Store, query: Mapping[str, str]) -> Any:
         by = query.get("by", "key")
         try:
             grouping = msgspec.convert(by, Grouping)
         except msgspec.ValidationError as problem:
             raise HeavyliftError("GW031", {"field": "by"}) from problem
-        rows = self._store.usage(grouping)
-        return {"by": by, "rows": rows, "open_requests": self._ledger.open_requests()}
+        rows = store.usage(grouping)
+        return {"by": by, "rows": rows, "open_requests": store.open_requests()}
 
 
 def view(key: Key) -> KeyView:

@@ -6,9 +6,10 @@ Texts for people are not made here: errors are codes, and `say` turns one into a
 from __future__ import annotations
 
 import asyncio
+import functools
+import os
 import re
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -46,6 +47,8 @@ _STATUS: Final[Mapping[str, tuple[HTTPStatus, str, str]]] = {
     "GW012": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
     "STA004": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
     "GW020": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
+    "GW015": (HTTPStatus.CONFLICT, *_INVALID),
+    "GW024": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
     "GW030": (HTTPStatus.BAD_REQUEST, *_INVALID),
     "GW031": (HTTPStatus.BAD_REQUEST, *_INVALID),
     "GW032": (HTTPStatus.BAD_REQUEST, *_INVALID),
@@ -121,13 +124,12 @@ class Gateway:
         say: Say,
     ) -> None:
         self._settings = settings
-        self._store = ledger.store
         self._ledger = ledger
         self._fleet = fleet
         self._carrier = carrier
         self._audit = audit
         self._say = say
-        self._admin = Admin(fleet, ledger)
+        self._admin = Admin(fleet)
         self.draining = False
         self.visits = 0
         """Requests being answered."""
@@ -197,21 +199,23 @@ class Gateway:
             return await self._infer(request, route, visit)
         if path == _MODELS or path.startswith(f"{_MODELS}/"):
             _expect_method(request, "GET")
-            key = self._authenticate(request, visit, Scope.INFER)
+            key = await self._authenticate(request, visit, Scope.INFER)
             return self._models(key, path.removeprefix(_MODELS).strip("/"))
         if path.startswith("/admin/"):
-            self._authenticate(request, visit, Scope.ADMIN)
+            await self._authenticate(request, visit, Scope.ADMIN)
             body = await self._body(request, visit)
-            document, status = self._admin.answer(request.method, path, request.query, body)
+            document, status = await self._ledger.manage(
+                lambda store: self._admin.answer(store, request.method, path, request.query, body)
+            )
             return _json(document, status)
         raise HeavyliftError("GW045", {"path": path[:200]})
 
     # --- who -------------------------------------------------------------------------------------
 
-    def _authenticate(self, request: web.BaseRequest, visit: Visit, scope: Scope) -> Key:
+    async def _authenticate(self, request: web.BaseRequest, visit: Visit, scope: Scope) -> Key:
         presented = _presented(request.headers)
         key_id = None if presented is None else keys.id_of(presented)
-        kept = None if key_id is None else self._store.key(key_id)
+        kept = None if key_id is None else await self._ledger.key(key_id)
         denial = keys.judge(
             presented or "", kept, scope=scope, address=visit.address, now_epoch_s=time.time()
         )
@@ -239,7 +243,7 @@ class Gateway:
     async def _infer(
         self, request: web.BaseRequest, route: Route, visit: Visit
     ) -> web.StreamResponse:
-        key = self._authenticate(request, visit, Scope.INFER)
+        key = await self._authenticate(request, visit, Scope.INFER)
         body = await self._body(request, visit)
         if self._audit.keeps_bodies:
             visit.body = self._audit.body(body)
@@ -337,6 +341,8 @@ class Gateway:
     def _error(
         self, visit: Visit, error: HeavyliftError, status: HTTPStatus | None = None
     ) -> web.Response:
+        if error.code == "GW023":  # where the database is concerns no client
+            error = HeavyliftError("GW024")
         usual, openai_type, anthropic_type = _STATUS.get(
             error.code, (HTTPStatus.BAD_REQUEST, *_INVALID)
         )
@@ -430,20 +436,28 @@ class _StreamClient:
         self._job = job
         self._say = say
         self.began = False
-        self.response = web.StreamResponse()
+        self._response: web.StreamResponse | None = None
+
+    @property
+    def response(self) -> web.StreamResponse:
+        """The reply; made when it is first asked for, as most replies are whole ones."""
+        if self._response is None:
+            self._response = web.StreamResponse()
+        return self._response
 
     async def send(self, events: bytes) -> None:
         """Write events; the first write begins the reply. Raises `ClientGone`."""
+        response = self._response or self.response
         try:
             if not self.began:
-                self.response.content_type = "text/event-stream"
-                self.response.headers["Cache-Control"] = "no-cache"
-                self.response.headers["X-Accel-Buffering"] = "no"
-                self.response.headers["Server"] = "heavylift"
-                self.response.headers.update(self._visit.headers)
-                await self.response.prepare(self._request)
+                response.content_type = "text/event-stream"
+                response.headers["Cache-Control"] = "no-cache"
+                response.headers["X-Accel-Buffering"] = "no"
+                response.headers["Server"] = "heavylift"
+                response.headers.update(self._visit.headers)
+                await response.prepare(self._request)
                 self.began = True
-            await self.response.write(events)
+            await response.write(events)
         except (ClientConnectionError, ConnectionError) as problem:
             raise ClientGone from problem
         self._job.bytes_out += len(events)
@@ -469,8 +483,10 @@ class _StreamClient:
 
 
 def _visit(request: web.BaseRequest) -> Visit:
-    given = request.headers.get("x-request-id", "")
-    request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    given = request.headers.get("x-request-id")
+    if given is None or not _REQUEST_ID.fullmatch(given):
+        given = os.urandom(16).hex()
+    request_id = given
     route = ROUTES.get(request.path)
     peer = request.transport and request.transport.get_extra_info("peername")
     return Visit(
@@ -545,5 +561,10 @@ def _json(document: Any, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
 
 
 def _rfc3339(epoch_s: float) -> str:
-    when = datetime.fromtimestamp(epoch_s, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole_s, ms = divmod(int(epoch_s * 1000), 1000)
+    return f"{_second(whole_s)}.{ms:03d}Z"
+
+
+@functools.lru_cache(maxsize=4)
+def _second(epoch_s: int) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

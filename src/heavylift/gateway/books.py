@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -126,6 +126,8 @@ class Books:
         # Ids are made here: a row of another process with the same one would refuse to be
         # written, which one chance in 2^31 does not bring about.
         self._next_id = secrets.randbits(31) << 32
+        self.attempted: list[int] = []
+        """Ids of reservations whose writing was begun."""
 
     def book(
         self, settlements: Iterable[Settlement], wishes: Sequence[Wish], now: Moment
@@ -170,6 +172,7 @@ class Books:
         for column, name, _ in subjects:
             known[column, name] = known[column, name].with_one_more(tokens, now)
         self._next_id += 1
+        self.attempted.append(self._next_id)
         rows.append(
             (
                 self.holder,
@@ -286,14 +289,6 @@ class Books:
     def forget_before(self, slice_number: int) -> None:
         """Forget slices that no longer count."""
         self._database.execute("DELETE FROM slice WHERE number < ?", (slice_number,))
-
-    def open_requests(self) -> int:
-        """How many requests hold a reservation, of all gateways together."""
-        count: int = self._database.execute("SELECT count(*) FROM open_request").fetchone()[0]
-        return count
-
-
-Clock = Callable[[], float]
 
 
 def _add(sums: list[int], more: tuple[int, ...]) -> None:

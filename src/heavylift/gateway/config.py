@@ -14,6 +14,9 @@ from heavylift.gateway.request import IMAGE_TOKENS, Policy
 from heavylift.gateway.routing import Lane, Routes, Upstream
 from heavylift.wire.client import Endpoint
 
+DATABASE_URL: Final = "HEAVYLIFT_GATEWAY_DATABASE"
+"""The environment variable with the address of a Postgres database. Never an option: it may hold a
+password, and options are seen."""
 UPSTREAM_KEY: Final = "HEAVYLIFT_UPSTREAM_KEY"
 """The environment variable with the key that workers ask for. Never an option: options are seen."""
 
@@ -60,7 +63,9 @@ class Tls:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """Everything a gateway is told. `worker_key` is sent to workers in place of a client's key."""
+    """Everything a gateway is told. `worker_key` is sent to workers in place of a client's key,
+    `database` is the address of a Postgres database; None = a file in the folder.
+    """
 
     folder: Path
     routes: Routes
@@ -73,6 +78,7 @@ class Settings:
     tls: Tls | None = None
     reuse_port: bool = False
     audit_bodies: bool = False
+    database: str | None = field(default=None, repr=False)
 
 
 class _Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -158,6 +158,7 @@ class Ledger:
     def _write(
         self, waiting: list[Waiting], settles: list[Settlement]
     ) -> list[Reservation | Refusal]:
+        self._books.attempted.clear()
         with self.database.transaction():
             return self._books.book(settles, [one.wish for one in waiting], self.now())
 
@@ -185,10 +186,16 @@ class Ledger:
             if busy and loop.time() - one.since < _GIVE_UP_S:
                 self._waiting.append(one)
             else:
-                one.answer.set_exception(HeavyliftError("GW020", {"detail": str(problem)}))
+                detail = problem.code if isinstance(problem, HeavyliftError) else str(problem)
+                one.answer.set_exception(HeavyliftError("GW020", {"detail": detail}))
         self._timer = loop.call_later(_RETRY_S if busy else 1.0, self._flush)
 
     # --- housekeeping ---------------------------------------------------------------------------
+
+    async def tidy(self) -> tuple[Lost, ...]:
+        """Forget what no longer counts, and `recover`."""
+        self.sweep()
+        return self.recover()
 
     def recover(self) -> tuple[Lost, ...]:
         """Charge the requests of gateways that are gone. Raises GW020 when that cannot be written.
@@ -232,7 +239,7 @@ class Ledger:
 
     def open_requests(self) -> int:
         """How many requests hold a reservation, of all gateways together."""
-        return self._books.open_requests()
+        return self.store.open_requests()
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ from heavylift.gateway.config import Settings, Times, Tls
 from heavylift.gateway.connection import Connection
 from heavylift.gateway.health import Health
 from heavylift.gateway.ledger import Ledger, open_ledger
+from heavylift.gateway.postgres import open_remote_ledger
 from heavylift.gateway.routing import Fleet, State, Worker
 from heavylift.gateway.store import AUDIT
 
@@ -130,14 +131,14 @@ async def running(
     redact = redact_nothing if settings.audit_bodies else None
     times, fleet = settings.times, Fleet(settings.routes, on_worker)
     async with contextlib.AsyncExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(settings.folder))
+        ledger = stack.enter_context(_open_ledger(settings))
         audit = stack.enter_context(open_audit(settings.folder / AUDIT, redact=redact))
         stack.push_async_callback(_settle_all, ledger)
         carrier = await stack.enter_async_context(Carrier(fleet, times, settings.worker_key))
         gateway = Gateway(
             settings, ledger=ledger, fleet=fleet, carrier=carrier, audit=audit, say=say
         )
-        _recover(ledger, gateway)
+        await _tidy(ledger, gateway)
         health = Health(
             fleet,
             times,
@@ -252,15 +253,22 @@ async def _keep(ledger: Ledger, gateway: Gateway) -> None:
         await asyncio.to_thread(ledger.checkpoint)
         turn += 1
         if turn % _RECOVER_EVERY == 0:
-            ledger.sweep()
-            _recover(ledger, gateway)
+            await _tidy(ledger, gateway)
 
 
-def _recover(ledger: Ledger, gateway: Gateway) -> None:
+async def _tidy(ledger: Ledger, gateway: Gateway) -> None:
     """Charge what gateways that died left open. A full disk is met at the next request too."""
     with contextlib.suppress(HeavyliftError):
-        for lost in ledger.recover():
+        for lost in await ledger.tidy():
             gateway.note_lost(lost)
+
+
+def _open_ledger(settings: Settings) -> contextlib.AbstractContextManager[Ledger]:
+    return (
+        open_ledger(settings.folder)
+        if settings.database is None
+        else open_remote_ledger(settings.database)
+    )
 
 
 async def _settle_all(ledger: Ledger) -> None:

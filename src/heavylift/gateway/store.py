@@ -255,6 +255,11 @@ class Store:
         names = dict(self._database.execute("SELECT id, name FROM key").fetchall())
         return tuple(_usage(by, names, *row) for row in rows)
 
+    def open_requests(self) -> int:
+        """How many requests hold a reservation, of all gateways together."""
+        count: int = self._database.execute("SELECT count(*) FROM open_request").fetchone()[0]
+        return count
+
     def _refuse_taken(self, name: str, now_epoch_s: float) -> None:
         rows = self._database.execute("SELECT record FROM key WHERE name = ?", (name,))
         for (record,) in rows.fetchall():
