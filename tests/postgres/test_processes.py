@@ -27,7 +27,7 @@ from heavylift.wire.reply import ChatRequest
 pytestmark = pytest.mark.postgres
 
 ASK = ChatRequest(model="scripted", messages=({"role": "user", "content": "hello"},), max_tokens=20)
-WAITS = "[pace]\nttft_s = 600.0\n[reply]\ntokens = 5\n"
+WAITS = "[pace]\ninterval_s = 60.0\n[reply]\ntokens = 20\n"
 
 
 class Server(Protocol):
