@@ -15,6 +15,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.gateway.admin import Admin
 from heavylift.gateway.ledger import open_ledger
 from heavylift.gateway.routing import Fleet, Routes, Upstream
+from heavylift.gateway.store import Store
 
 KNOWN = {"GW010", "GW011", "GW012", "GW013", "GW030", "GW031", "GW045", "GW046"}
 

@@ -104,7 +104,7 @@ class QuotaMachine(RuleBasedStateMachine):
             boot_id="b",
         )
 
-    async def written(self, ledger: Ledger) -> None:
+    async def written(self, ledger: Ledger) -> None:  # noqa: ARG002 - for other ledgers
         """Give the ledger the time in which it writes by itself."""
         await asyncio.sleep(0.015)
 

@@ -73,9 +73,7 @@ def state_option(function: F) -> F:
     return decorated
 
 
-def opened_store(
-    state: Path | None, *, must_exist: bool = False
-) -> AbstractContextManager[Store]:
+def opened_store(state: Path | None, *, must_exist: bool = False) -> AbstractContextManager[Store]:
     """Keys and usage: in the database that the environment names, else in the state folder."""
     import os
 
@@ -112,6 +110,7 @@ def command() -> None:
 @click.option("--model", "models", multiple=True, help=text("help.keys.model"))
 @click.option("--allow-ip", "networks", multiple=True, help=text("help.keys.allow_ip"))
 @click.option("--expires", type=Duration(1), help=text("help.keys.expires"))
+@click.option("--batches", is_flag=True, help=text("help.keys.batches"))
 @click.option("--admin", is_flag=True, help=text("help.keys.admin"))
 @state_option
 @json_option
@@ -123,6 +122,7 @@ def create(
     models: tuple[str, ...],
     networks: tuple[str, ...],
     expires: float | None,
+    batches: bool,
     admin: bool,
     state: Path | None,
     as_json: bool,
@@ -146,6 +146,7 @@ def create(
             limits=Limits(**limits),
             max_output_tokens=max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS,
             expires_at=None if expires is None else now + expires,
+            batches=batches,
             unique=True,
         )
     out = sink(as_json)
@@ -193,7 +194,6 @@ def revoke(key: str, state: Path | None, as_json: bool) -> None:
 def rotate(key: str, grace: float, state: Path | None, as_json: bool) -> None:
     """Give a key a new secret."""
     import time
-
 
     with opened_store(state, must_exist=True) as store:
         rotated = store.rotate_key(key, now_epoch_s=time.time(), grace_s=grace)

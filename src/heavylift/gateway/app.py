@@ -20,9 +20,10 @@ import msgspec
 from aiohttp import ClientConnectionError, web
 
 from heavylift.errors import HeavyliftError
-from heavylift.gateway import keys, quota, relay
+from heavylift.gateway import keys, openapi, quota, relay
 from heavylift.gateway.admin import Admin
 from heavylift.gateway.audit import Audit, Line
+from heavylift.gateway.batches import Batches, is_batch_path
 from heavylift.gateway.carrier import Answer, Carrier, ClientGone, Failed, Job, status_of
 from heavylift.gateway.config import Settings
 from heavylift.gateway.connection import Connection
@@ -48,6 +49,7 @@ _STATUS: Final[Mapping[str, tuple[HTTPStatus, str, str]]] = {
     "STA004": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
     "GW020": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
     "GW015": (HTTPStatus.CONFLICT, *_INVALID),
+    "GW025": (HTTPStatus.BAD_GATEWAY, "upstream_error", "api_error"),
     "GW024": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
     "GW030": (HTTPStatus.BAD_REQUEST, *_INVALID),
     "GW031": (HTTPStatus.BAD_REQUEST, *_INVALID),
@@ -64,6 +66,7 @@ _STATUS: Final[Mapping[str, tuple[HTTPStatus, str, str]]] = {
     "GW041": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
     "GW042": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
     "GW043": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
+    "GW047": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
     "GW044": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
     "GW045": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
     "GW046": (HTTPStatus.METHOD_NOT_ALLOWED, *_INVALID),
@@ -130,6 +133,11 @@ class Gateway:
         self._audit = audit
         self._say = say
         self._admin = Admin(fleet)
+        self._batches = (
+            None
+            if settings.batches is None
+            else Batches(settings.batches, settings.batch_key, settings.times)
+        )
         self.draining = False
         self.visits = 0
         """Requests being answered."""
@@ -201,8 +209,12 @@ class Gateway:
             _expect_method(request, "GET")
             key = await self._authenticate(request, visit, Scope.INFER)
             return self._models(key, path.removeprefix(_MODELS).strip("/"))
+        if self._batches is not None and is_batch_path(path):
+            return await self._batch(request, self._batches, visit)
         if path.startswith("/admin/"):
             await self._authenticate(request, visit, Scope.ADMIN)
+            if path == openapi.PATH and request.method == "GET":
+                return _json(openapi.document())
             body = await self._body(request, visit)
             document, status = await self._ledger.manage(
                 lambda store: self._admin.answer(store, request.method, path, request.query, body)
@@ -255,13 +267,29 @@ class Gateway:
         )
         visit.model, visit.stream = asked.model, asked.stream
         model = self._model(key, asked)
-        reservation = await self._reserve(key, asked, visit)
+        reservation = await self._admitted(key, asked.model, asked.bound, visit)
         job = Job(asked=asked, model=model, bound=reservation.bound, began_at=visit.began_at)
         visit.job = job
         try:
             return await self._carry(request, visit, job)
         finally:
             self._ledger.settle(reservation.id, job.cost())
+
+    async def _batch(
+        self, request: web.BaseRequest, batches: Batches, visit: Visit
+    ) -> web.StreamResponse:
+        """A request for the batch server. It takes no tokens here: its rows are asked elsewhere."""
+        key = await self._authenticate(request, visit, Scope.INFER)
+        if not key.batches:
+            raise HeavyliftError("GW047")
+        visit.bytes_in = request.content_length or 0
+        given = await self._admitted(key, "", quota.Bound(prompt_tokens=0, output_tokens=0), visit)
+        try:
+            response = await batches.pass_on(self._carrier.session, request, visit.headers)
+        finally:
+            self._ledger.settle(given.id, quota.NOTHING)
+        visit.status = response.status
+        return response
 
     def _model(self, key: Key, asked: Asked) -> str:
         if not key.allows_model(asked.model):
@@ -273,8 +301,10 @@ class Gateway:
             raise HeavyliftError("GW044" if known else "GW060", {"model": asked.model[:200]})
         return model
 
-    async def _reserve(self, key: Key, asked: Asked, visit: Visit) -> Reservation:
-        given = await self._ledger.reserve(key, asked.model, asked.bound)
+    async def _admitted(
+        self, key: Key, model: str, bound: quota.Bound, visit: Visit
+    ) -> Reservation:
+        given = await self._ledger.reserve(key, model, bound)
         if isinstance(given, Refusal):
             visit.headers |= _refusal_headers(given)
             raise HeavyliftError(

@@ -357,9 +357,7 @@ def _driver() -> Any:
     try:
         import psycopg  # noqa: PLC0415 - an extra
     except ImportError as problem:
-        raise HeavyliftError(
-            "GW022", hint_command="pip install 'heavylift[postgres]'"
-        ) from problem
+        raise HeavyliftError("GW022", hint_command="pip install 'heavylift[postgres]'") from problem
     return psycopg
 
 

@@ -18,13 +18,14 @@ from aiohttp import web
 
 from heavylift.errors import HeavyliftError
 from heavylift.gateway.app import Gateway, Say
-from heavylift.gateway.audit import open_audit, redact_nothing
+from heavylift.gateway.audit import open_audit
 from heavylift.gateway.carrier import Carrier
 from heavylift.gateway.config import Settings, Times, Tls
 from heavylift.gateway.connection import Connection
 from heavylift.gateway.health import Health
 from heavylift.gateway.ledger import Ledger, open_ledger
 from heavylift.gateway.postgres import open_remote_ledger
+from heavylift.gateway.router import routing_through
 from heavylift.gateway.routing import Fleet, State, Worker
 from heavylift.gateway.store import AUDIT
 
@@ -125,14 +126,15 @@ async def running(
 ) -> AsyncIterator[Running]:
     """A gateway that runs while the block does; leaving it without `drain` cuts off what is open.
 
-    Raises GW001 when the port cannot be opened, GW004 for a host that is not of this machine, GW003
+    Raises GW018 when the router does not start, GW001 when the port cannot be opened, GW004 for a host that is not of this machine, GW003
     and GW007 for TLS files that cannot be used, and as `open_ledger` and `open_audit`.
     """
-    redact = redact_nothing if settings.audit_bodies else None
     times, fleet = settings.times, Fleet(settings.routes, on_worker)
     async with contextlib.AsyncExitStack() as stack:
+        if settings.router is not None:
+            await stack.enter_async_context(routing_through(settings.router, settings.folder))
         ledger = stack.enter_context(_open_ledger(settings))
-        audit = stack.enter_context(open_audit(settings.folder / AUDIT, redact=redact))
+        audit = stack.enter_context(open_audit(settings.folder / AUDIT, redact=settings.redact))
         stack.push_async_callback(_settle_all, ledger)
         carrier = await stack.enter_async_context(Carrier(fleet, times, settings.worker_key))
         gateway = Gateway(

@@ -149,6 +149,7 @@ class Store:
         limits: Limits = NO_LIMITS,
         max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
         expires_at: float | None = None,
+        batches: bool = False,
         unique: bool = False,
     ) -> Created:
         """A new key. Raises GW010 and GW011 for a name or a network that is none, GW015 when the
@@ -166,6 +167,7 @@ class Store:
             networks=tuple(check_network(network) for network in networks),
             limits=limits,
             max_output_tokens=max_output_tokens,
+            batches=batches,
             created_at=now_epoch_s,
             expires_at=expires_at,
         )

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from heavylift.devserver.scenario import decode
 from heavylift.devserver.server import ScriptedServer
+from heavylift.gateway.redaction import Rules, redaction
 from heavylift.gateway.request import Policy
 from heavylift.gateway.serve import Running
 from heavylift.wire.client import MESSAGES, Client, Endpoint
@@ -572,11 +573,11 @@ def test_fetching_is_denied_by_default(start: Start, make_key: MakeKey) -> None:
 
 
 def test_bodies_are_kept_when_asked_for(start: Start, make_key: MakeKey, tmp_path: Path) -> None:
-    """In the audit, as sent."""
+    """In the audit, as sent where nothing in it is secret."""
     key = make_key()
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url, audit_bodies=True) as gateway:
+        async with worker() as engine, start(engine.url, redact=redaction(Rules())) as gateway:
             await call(gateway, "/v1/chat/completions", CHAT, key=key, x_request_id="mine-1")
         line = audit(tmp_path)[-1]
         assert json.loads(line["body"]) == CHAT
