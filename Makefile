@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-vllm-quality test-package test-ray lint types imports check bench \
+.PHONY: setup demo test test-vllm-quality test-package test-ray test-postgres test-routers \
+	test-admin-api rivals lint types imports check bench \
 	bench-diagnose bench-plan bench-search bench-stream bench-lint bench-speed speed-facts \
 	bench-gateway bench-client bench-batch bench-batch-memory locale fuzz bench-checksum schemas \
 	clean
@@ -83,8 +84,46 @@ bench-speed: setup
 speed-facts: setup
 	$(BIN)/python benchmarks/speed_accuracy.py --write-facts
 
+# Beside other gateways where `make rivals` has put them (1 GB): each in an environment of its own.
+RIVALS := .venv-rivals
+
 bench-gateway: setup
 	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/python benchmarks/gateway_rivals.py $(RIVALS)
+
+rivals: $(RIVALS)/vllm-router $(RIVALS)/smg $(RIVALS)/litellm
+
+$(RIVALS)/vllm-router $(RIVALS)/smg:
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet $(notdir $@)
+
+$(RIVALS)/litellm:
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet 'litellm[proxy]'
+
+# Real routers between the gateway and scripted engines that prefill and decode.
+test-routers: setup $(RIVALS)/vllm-router $(RIVALS)/smg
+	HEAVYLIFT_ROUTERS=$(abspath $(RIVALS)) $(BIN)/python -m pytest tests/routers
+
+# A real server (Debian: postgresql), started in a temporary folder.
+test-postgres: $(VENV)-postgres/.installed
+	$(VENV)-postgres/bin/python -m pytest tests/postgres
+
+$(VENV)-postgres/.installed: pyproject.toml requirements/postgres.txt
+	$(PYTHON) -m venv $(VENV)-postgres
+	$(VENV)-postgres/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/postgres.txt
+	$(VENV)-postgres/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# Schemathesis over the admin routes of a real gateway.
+SCHEMATHESIS := .venv-schemathesis
+
+test-admin-api: setup $(SCHEMATHESIS)/bin/schemathesis
+	$(BIN)/python tools/check_admin_api.py $(abspath $(SCHEMATHESIS)/bin/schemathesis)
+
+$(SCHEMATHESIS)/bin/schemathesis:
+	$(PYTHON) -m venv $(SCHEMATHESIS)
+	$(SCHEMATHESIS)/bin/pip install --quiet 'schemathesis==4.32.5'
 
 bench-client: setup
 	$(BIN)/python benchmarks/bench_client.py
@@ -100,7 +139,8 @@ locale: setup
 
 # Seconds for each target; what breaks one stays in fuzz/corpus.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := safetensors_header safetensors_file index gguf_file gguf_parts config listing log command stream
+FUZZ_TARGETS := safetensors_header safetensors_file index gguf_file gguf_parts config listing log command stream \
+	gateway_request gateway_relay gateway_key gateway_redaction
 
 fuzz: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
@@ -113,4 +153,4 @@ schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
-	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-postgres $(RIVALS) $(SCHEMATHESIS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

@@ -26,6 +26,16 @@ from heavylift.gateway.routing import Fleet, Worker
 from heavylift.gateway.store import Grouping, Store, Usage
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Name = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]{1,120}$")
+]
+Network = Annotated[
+    str,
+    msgspec.Meta(
+        description="An address, or a network such as 10.0.0.0/8.",
+        extra_json_schema={"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]},
+    ),
+]
 Reply = tuple[Any, HTTPStatus]
 
 
@@ -92,15 +102,15 @@ class NewLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A key that is wanted."""
 
-    name: str
+    name: Name
     scope: Scope = Scope.INFER
-    team: str | None = None
+    team: Name | None = None
     models: tuple[str, ...] = ()
-    networks: tuple[str, ...] = ()
+    networks: tuple[Network, ...] = ()
     limits: NewLimits = NewLimits()
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31)] = DEFAULT_MAX_OUTPUT_TOKENS
     batches: bool = False
-    expires_at: Annotated[float, msgspec.Meta(ge=0, le=2**53)] | None = None
+    expires_at: Annotated[float, msgspec.Meta(ge=0, le=10**11)] | None = None
 
 
 class Rotate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ a sum cannot drift from what it sums up.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Final, Literal
 import msgspec
 
 from heavylift.errors import HeavyliftError
+from heavylift.facts.price_schema import ApiPriceFacts
+from heavylift.gateway.cost import ModelUse, cost_usd
 from heavylift.gateway.database import Database, SqliteDatabase
 from heavylift.gateway.keys import (
     DEFAULT_MAX_OUTPUT_TOKENS,
@@ -100,23 +102,26 @@ SCHEMA: Final = Schema(
     ),
 )
 
+Grouping = Literal["key", "team", "day"]
 _KEY: Final = msgspec.json.Decoder(Key)
 _LIMITS: Final = msgspec.json.Decoder(Limits)
 _MOST_KNOWN: Final = 10_000
 _KEY_OF_ID: Final = """
 SELECT key.record, team.limits FROM key LEFT JOIN team ON team.name = key.team WHERE key.id = ?
 """
+_COLUMNS: Final[dict[Grouping, str]] = {"key": "key_id", "team": "team", "day": "day"}
 _SUMS: Final = ", ".join(
     f"CAST(sum({name}) AS BIGINT)"
     for name in ("requests", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated")
 )
-Grouping = Literal["key", "team", "day"]
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a key, a team or a day used. `estimated` counts requests whose engine did not say all.
 
     Only the field it is grouped by is set: `key_id` with `name`, `team`, or `day` (UTC date).
+    `cost_usd_low` and `cost_usd_high` are what it would have cost at providers, absent where a
+    model has no known price.
     """
 
     key_id: str | None = None
@@ -128,6 +133,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     completion_tokens: int
     cached_tokens: int
     estimated: int
+    cost_usd_low: float | None = None
+    cost_usd_high: float | None = None
 
 
 class Store:
@@ -241,12 +248,47 @@ class Store:
         )
         return tuple(_key(*row) for row in rows.fetchall())
 
+    def priced_usage(
+        self, by: Grouping, prices: Sequence[ApiPriceFacts], *, since_day: int = 0
+    ) -> tuple[Usage, ...]:
+        """As `usage`, with what it would have cost at providers."""
+        column = _COLUMNS[by]
+        found = self._database.execute(
+            f"""
+            SELECT {column}, model, {_SUMS}
+            FROM usage WHERE day >= ? GROUP BY {column}, model ORDER BY {column}
+            """,  # noqa: S608 - one of three names
+            (since_day,),
+        ).fetchall()
+        costs = [
+            cost_usd(
+                [
+                    ModelUse(
+                        model=model,
+                        prompt_tokens=prompt,
+                        completion_tokens=completion,
+                        cached_tokens=cached,
+                    )
+                    for group, model, _, prompt, completion, cached, _ in found
+                    if group == each
+                ],
+                prices,
+            )
+            for each in dict.fromkeys(row[0] for row in found)
+        ]
+        return tuple(
+            row
+            if cost is None
+            else msgspec.structs.replace(row, cost_usd_low=cost[0], cost_usd_high=cost[1])
+            for row, cost in zip(self.usage(by, since_day=since_day), costs, strict=True)
+        )
+
     def usage(self, by: Grouping, *, since_day: int = 0) -> tuple[Usage, ...]:
         """What was used, summed by key, team or UTC day, from `since_day` (days since the epoch).
 
         Keys that used nothing have no row.
         """
-        column = {"key": "key_id", "team": "team", "day": "day"}[by]
+        column = _COLUMNS[by]
         rows = self._database.execute(
             f"""
             SELECT {column}, {_SUMS}
