@@ -266,8 +266,10 @@ def seeds() -> dict[str, list[bytes]]:
             b'{"model":"m","messages":[{"content":[{"image_url":{"url":"data:image/png;base64,A"}}]}]}',
         ],
         "gateway_relay": [
-            b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":null}]}\n\n'
-            b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+            (
+                b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+                b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+            ),
             b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"x"}}\n\n',
             b'data: {"error":{"message":"m"}}\n\ndata: [DONE]\n\n',
         ],

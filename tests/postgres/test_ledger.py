@@ -63,7 +63,7 @@ def held(address: str) -> set[int]:
 
 async def written(ledger: Ledger) -> None:
     """Wait until nothing waits to be written."""
-    while not ledger.flush():
+    while not ledger.flush():  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.002)
 
 
@@ -218,7 +218,8 @@ def test_keys_are_the_same_from_every_host(address: str) -> None:
     with open_remote_store(address) as one, open_remote_store(address) as other:
         first = one.create_key("first", now_epoch_s=1.0, unique=True)
         other.create_key("second", now_epoch_s=1.0, unique=True)
-        assert [each.name for each in one.keys()] == ["first", "second"]
+        made = one.keys()
+        assert [each.name for each in made] == ["first", "second"]
         with pytest.raises(HeavyliftError, match="GW015"):
             other.create_key("first", now_epoch_s=2.0, unique=True)
         one.set_team("lab", Limits(concurrent=3))

@@ -33,8 +33,11 @@ WAITS = "[pace]\ninterval_s = 60.0\n[reply]\ntokens = 20\n"
 class Server(Protocol):
     """What the tests need of the server."""
 
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
+    def start(self) -> None:
+        """Start it."""
+
+    def stop(self) -> None:
+        """Stop it at once."""
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +113,7 @@ def test_one_quota_holds_for_three_hosts(tmp_path: Path, address: str) -> None:
                 )
                 assert set(failures) == {None, Failure.RATE_LIMITED}
                 with open_remote_store(address) as store:
-                    while store.open_requests():
+                    while store.open_requests():  # noqa: ASYNC110 - another process
                         await asyncio.sleep(0.01)
                 (row,) = heavylift("usage")
                 assert row["requests"] == failures[None]
@@ -138,12 +141,12 @@ def test_a_killed_gateway_is_charged_by_another_host(tmp_path: Path, address: st
                 )
                 waiting = asyncio.create_task(ask(one))
                 with open_remote_store(address) as store:
-                    while not store.open_requests():
+                    while not store.open_requests():  # noqa: ASYNC110 - another process
                         await asyncio.sleep(0.01)
                     assert await ask(other) is Failure.RATE_LIMITED
                     process.kill()
                     assert await waiting is not None
-                    while store.open_requests():  # the other one looks every five seconds
+                    while store.open_requests():  # noqa: ASYNC110 - the other one looks every five seconds
                         await asyncio.sleep(0.05)
                 assert await ask(other) is None
                 (row,) = heavylift("usage")
@@ -177,7 +180,7 @@ def test_a_database_that_goes_away_closes_the_door_and_opens_it_again(
                     assert os.environ[DATABASE_URL].rpartition("=")[2] not in error
                 finally:
                     await asyncio.to_thread(server.start)
-                while (await ask(url))[0] is not None:
+                while (await ask(url))[0] is not None:  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.05)
 
     asyncio.run(main())

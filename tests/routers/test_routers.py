@@ -1,4 +1,4 @@
-"""Real routers between the gateway and scripted engines that prefill and decode: `make test-routers`.
+"""Real routers between the gateway and scripted engines: `make test-routers`.
 
 What the engines do with each other's cache needs GPUs; what is shown here is that the router runs,
 that both engines are asked, and that keys, quotas and streams hold in front of it.
@@ -90,7 +90,7 @@ def test_requests_go_through_the_router(
                     if line.startswith("listening on "):
                         url = line.removeprefix("listening on ").strip()
                 async with Client(Endpoint(base_url=url, key=key)) as client:
-                    while not await client.models():
+                    while not await client.models():  # noqa: ASYNC110 - another process
                         await asyncio.sleep(0.1)
                 before = (len(prefill.records), len(decoder.records))
                 failures = [await ask(url, stream=number % 2 == 0) for number in range(5)]

@@ -100,7 +100,6 @@ async def routing_through(plan: RouterPlan, folder: Path) -> AsyncIterator[None]
     Raises GW018 when it does not listen in time, with the last line it wrote.
     """
     log = folder / LOG
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _opened(log) as descriptor:
         process = _start(plan, descriptor)
         try:
@@ -135,9 +134,12 @@ async def _listens(plan: RouterPlan, process: subprocess.Popen[bytes], log: Path
             writer.close()
             return
         await asyncio.sleep(0.05)
+    raise HeavyliftError("GW018", {"name": plan.name, "log": str(log), "last": _last_line(log)})
+
+
+def _last_line(log: Path) -> str:
     lines = log.read_text("utf-8", "replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    raise HeavyliftError("GW018", {"name": plan.name, "log": str(log), "last": last[:300]})
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]
 
 
 def _start(plan: RouterPlan, descriptor: int) -> subprocess.Popen[bytes]:
@@ -174,6 +176,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _opened(log: Path) -> Iterator[int]:
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor

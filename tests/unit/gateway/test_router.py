@@ -17,7 +17,8 @@ LISTENER = """
 import http.server, os, sys
 print(sorted(name for name in os.environ if name.startswith("HEAVYLIFT")), flush=True)
 port = int(sys.argv[sys.argv.index("--port") + 1])
-http.server.ThreadingHTTPServer(("127.0.0.1", port), http.server.BaseHTTPRequestHandler).serve_forever()
+handler = http.server.BaseHTTPRequestHandler
+http.server.ThreadingHTTPServer(("127.0.0.1", port), handler).serve_forever()
 """
 
 
@@ -87,11 +88,14 @@ def test_a_router_that_ends_is_started_again_and_ends_with_the_gateway(
         writer.close()
         return True
 
+    async def again(first: int) -> bool:
+        return _children(plan) not in ([], [first]) and await listens()
+
     async def main() -> None:
         async with routing_through(plan, tmp_path / "state"):
             (first,) = _children(plan)
             os.kill(first, 9)
-            while _children(plan) in ([], [first]) or not await listens():
+            while not await again(first):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)
         assert not _children(plan)
         assert not await listens()
