@@ -16,15 +16,21 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from heavylift.checkpoint.config import ConfigFile, model_from_config, same_architecture
+from heavylift.checkpoint.adoption import adopt
+from heavylift.checkpoint.config import (
+    ConfigFile,
+    model_from_config,
+    same_architecture,
+    undescribed,
+)
 from heavylift.checkpoint.defects import Defect
 from heavylift.checkpoint.files import Files, LocalFiles
-from heavylift.checkpoint.grouping import match
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
 from heavylift.checkpoint.read import Checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
+from heavylift.facts.consistency import name_key
 from heavylift.facts.schema import (
     EngineFacts,
     Fact,
@@ -34,6 +40,7 @@ from heavylift.facts.schema import (
     MemoryShareRule,
     ModelFacts,
     NodeFacts,
+    VariantFacts,
 )
 from heavylift.inspecting import CONFIG, CONFIG_LIMIT_BYTES, Reach, is_path, read_hub
 from heavylift.plan import compare as comparing
@@ -103,7 +110,7 @@ class Planning:
         Raises FACT010 for an unknown name, for a folder what `inventory_of_files` raises, and for
         a hub HUB001 to HUB014. What is wrong with the files and harms nothing is in `remarks`.
         """
-        folder = Path(model).expanduser()
+        folder = _folder(Path(model).expanduser())
         if is_path(model):
             return self._knowledge_of_folder(folder)
         try:
@@ -137,39 +144,66 @@ class Planning:
     ) -> Knowledge:
         """A checkpoint's files: what the tensors are from its headers, what they mean by family.
 
-        A network that the catalogue knows under another name keeps that name and its recipes.
+        A network that the catalogue knows under another name keeps that name and its recipes. One
+        that nobody described is planned from its headers alone, and a config.json without weights
+        by its own dimensions.
         """
         config = config or read_config(files)
         family = self.catalog.family_for_hf_type(config.model_type())
+        checkpoint = checkpoint or _read_if_there(files)
+        if checkpoint is not None:
+            self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
+        engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
         if family is None:
-            raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+            if checkpoint is None:
+                raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+            checkpoint.require_sound()
+            inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
+            facts, family = undescribed(config, inventory, identifier=identifier)
+            variant = replace(facts.variants[0], engines=engines)
+            return self._knowledge_with(facts, family, variant, inventory)
         facts = model_from_config(config, family, identifier=identifier, formats=("safetensors",))
+        own = facts.variants[0]
         known = self._same_network(facts)
-        if known is not None:
-            facts = replace(known, variants=known.variants[:1])
-        checkpoint = checkpoint or read_files(files)
-        self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
-        inventory = inventory_of(checkpoint, facts, family)
-        variant = facts.variants[0]
-        if known is None:
-            engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
-            facts = replace(facts, variants=(replace(variant, engines=engines),))
-        return replace(
-            self.knowledge_of(facts),
+        usual = own if known is None else known.variants[0]
+        variant = replace(
+            usual if checkpoint is not None else own,
+            engines=engines if known is None else usual.engines,
+            kv_cache_dtype=own.kv_cache_dtype,
+        )
+        if checkpoint is None:
+            inventory = from_facts(facts, family, own)
+        else:
+            inventory = inventory_of(checkpoint, facts, family)
+        return self._knowledge_with(known or facts, family, variant, inventory)
+
+    def _knowledge_with(
+        self, facts: ModelFacts, family: FamilyFacts, variant: VariantFacts, inventory: Inventory
+    ) -> Knowledge:
+        """A model with one form, whose tensors are at hand."""
+        return Knowledge(
             model=ModelKnowledge(
-                model=facts,
+                model=replace(facts, variants=(variant,)),
                 family=family,
                 book=self.catalog.recipes(facts.id),
                 inventories={variant.id: inventory},
             ),
+            engines=Loaded(self.catalog.ids("engines"), self._engine),
+            machines=self._machines,
         )
 
     def _same_network(self, facts: ModelFacts) -> ModelFacts | None:
-        for identifier in self.catalog.ids("models"):
-            other = self.catalog.model(identifier)
-            if same_architecture(facts, other):
+        """The catalogue's model of the same dimensions; of several the one whose name the folder
+        has, else the first.
+        """
+        others = map(self.catalog.model, self.catalog.ids("models"))
+        same = [other for other in others if same_architecture(facts, other)]
+        key = name_key(facts.id)
+        for other in same:
+            names = (other.id, other.title, *other.names)
+            if key in {name_key(name.rpartition("/")[2]) for name in names}:
                 return other
-        return None
+        return same[0] if same else None
 
     def knowledge_of(self, facts: ModelFacts) -> Knowledge:
         """Everything a plan of a model may look at whose facts are at hand."""
@@ -507,39 +541,51 @@ def read_config(files: Files) -> ConfigFile:
 
 
 def inventory_of(checkpoint: Checkpoint, facts: ModelFacts, family: FamilyFacts) -> Inventory:
-    """The tensors of a checkpoint's headers, by the family's names.
+    """The tensors of a checkpoint's headers, by the family's modules.
 
-    Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing or are not the
-    family's, PLAN055 when their shapes are not those of the config: a plan over a part of a model,
-    or of a cache that the weights do not have, would be wrong without showing it.
+    Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing, PLAN055 when
+    their shapes are not those of the config: a plan over a part of a model, or of a cache that the
+    weights do not have, would be wrong without showing it.
     """
     checkpoint.require_sound()
-    expected = from_facts(facts, family, facts.variants[0])
-    found = match(checkpoint.groups, expected.groups)
-    if found.missing or found.unmatched:
-        first = [group.expected.name for group in found.missing]
-        first += [group.pattern for group in found.unmatched]
+    plain = replace(facts.variants[0], quantised=())
+    found = adopt(checkpoint.groups, from_facts(facts, family, plain).groups)
+    if found.missing:
         raise HeavyliftError(
             "PLAN054",
             {
                 "path": checkpoint.where,
-                "missing": sum(len(m.layers or (0,)) * m.per_layer for m in found.missing),
-                "unknown": sum(group.count for group in found.unmatched),
-                "first": first[0],
+                "missing": sum(group.count for group in found.missing),
+                "unknown": sum(group.count for group in found.unsaid),
+                "first": found.missing[0].name,
             },
         )
-    for group in found.matched:
-        if not group.agrees:
-            raise HeavyliftError(
-                "PLAN055",
-                {
-                    "path": checkpoint.where,
-                    "tensor": group.found.pattern,
-                    "found": f"{group.found.per_layer} × {list(group.found.shape)}",
-                    "expected": f"{group.expected.per_layer} × {list(group.expected.shape)}",
-                },
-            )
+    for each in found.disagrees:
+        raise HeavyliftError(
+            "PLAN055",
+            {
+                "path": checkpoint.where,
+                "tensor": each.found.pattern,
+                "found": f"{each.found.per_layer} × {list(each.found.shape)}",
+                "expected": f"{each.expected.per_layer} × {list(each.expected.shape)}",
+            },
+        )
     return found.inventory(checkpoint.where)
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a checkpoint that is named by it or by its config.json."""
+    return path.parent if path.name == CONFIG and path.is_file() else path
+
+
+def _read_if_there(files: Files) -> Checkpoint | None:
+    """The headers of a checkpoint; None where there is a config and no safetensors."""
+    try:
+        return read_files(files)
+    except HeavyliftError as error:
+        if error.code != "CKPT022":
+            raise
+        return None
 
 
 def _takes_folders(engine: EngineFacts) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from heavylift.cli.screens.plan import lines as screen
 from heavylift.devserver.sparse_checkpoint import safetensors_variant, write_checkpoint
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
@@ -169,3 +170,57 @@ def test_a_known_name_is_a_name_even_where_a_folder_is_called_so(
     assert planning.knowledge("kimi-k3").model.model.id == "kimi-k3"
     with pytest.raises(HeavyliftError):
         planning.knowledge("./kimi-k3")
+
+
+def test_an_architecture_nobody_described_has_exact_weights_and_unknown_rest(
+    planning: Planning, tmp_path: Path
+) -> None:
+    """Its bytes on one card are exact; over two nobody said how they are cut; KV is unknown."""
+    catalog = Catalog()
+    known = catalog.model("llama-3.1-8b")
+    path = tmp_path / "novel"
+    write_checkpoint(known, catalog.family("llama"), safetensors_variant(known), path)
+    (path / "config.json").write_text('{"model_type": "novel", "max_position_embeddings": 4096}')
+    one, two = plan_of(planning, str(path)), plan_of(planning, str(path), "2xH100")
+    exact = 8_030_261_248 * 2
+    assert (one.per_gpu.weights_bytes.low, one.per_gpu.weights_bytes.high) == (exact, exact)
+    assert two.per_gpu.weights_bytes.low < exact < (two.per_gpu.weights_bytes.high or 0) + 1
+    assert (one.terms[0].kind, two.terms[0].kind) == (Kind.EXACT, Kind.DERIVED)
+    assert {term.id: term.kind for term in one.terms}["kv_cache"] is Kind.UNKNOWN
+    drawn = "\n".join(map(str, screen(one)))
+    assert "nobody described this architecture" in drawn
+    assert one.per_gpu.kv_cache_bytes.high is None
+    assert one.verdict is PlanVerdict.UNKNOWN
+    assert one.capacity.max_sequences.high is None
+
+
+def test_a_config_without_weights_is_planned_by_its_dimensions(
+    planning: Planning, folder: Path, tmp_path: Path
+) -> None:
+    """The folder or the file itself; the weights are derived, not exact."""
+    document = json.loads((folder / "config.json").read_text())
+    document["num_hidden_layers"] = 16
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    for name in (str(tmp_path), str(tmp_path / "config.json")):
+        plan = plan_of(planning, name)
+        assert plan.terms[0].kind is Kind.DERIVED
+        assert plan.model == tmp_path.name
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["kimi-k2.5", "glm-5.1", "qwen3.5-35b", "gpt-oss-20b", "gemma-4-26b-a4b", "deepseek-v4-flash"],
+)
+def test_files_of_a_model_give_the_plan_of_its_facts(
+    planning: Planning, tmp_path: Path, model: str
+) -> None:
+    """A folder with a model's headers is that model, with its bytes on every rank."""
+    catalog = Catalog()
+    facts = catalog.model(model)
+    path = tmp_path / model
+    write_checkpoint(facts, catalog.family(facts.family), safetensors_variant(facts), path)
+    by_files, by_facts = plan_of(planning, str(path), "8xB200"), plan_of(planning, model, "8xB200")
+    assert by_files.model == model
+    assert by_files.checkpoint_bytes == by_facts.checkpoint_bytes
+    assert by_files.per_gpu.weights_bytes.low == by_facts.per_gpu.weights_bytes.low
+    assert by_files.terms[0].kind is Kind.EXACT

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
+from heavylift.checkpoint.inventory import Inventory
+from heavylift.checkpoint.quantisation_config import kv_dtype_by_config, quantised_by_config
 from heavylift.errors import HeavyliftError
+from heavylift.facts.consistency import MOST_LAYERS
 from heavylift.facts.expressions import ExpressionError, evaluate
 from heavylift.facts.schema import (
     ConfigLayers,
@@ -24,7 +27,9 @@ from heavylift.facts.schema import (
 
 # No model comes near either; a config that says more is damaged or made to exhaust memory.
 _LARGEST_DIMENSION: Final = 2**32
-_MOST_LAYERS: Final = 10_000
+
+UNDESCRIBED: Final = "undescribed"
+"""The family of a model whose architecture nobody described."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +48,16 @@ class ConfigFile:
         return value
 
     def find(self, field: str) -> Any:
-        """The value of a dotted field; a number is a place in a list. None when it is not there."""
+        """The value of a dotted field; a number is a place in a list. None when it is not there.
+
+        Of several (`a|b`) the first that is there; a whole number among them stands for itself.
+        """
+        values = (self._find(alternative) for alternative in field.split("|"))
+        return next((value for value in values if value is not None), None)
+
+    def _find(self, field: str) -> Any:
+        if field.isdecimal():
+            return int(field)
         found: Any = self.document
         for name in field.split("."):
             if isinstance(found, Mapping):
@@ -108,7 +122,7 @@ def model_from_config(
         )
 
     dims = _dims(config, family)
-    if dims["layers"] > _MOST_LAYERS:
+    if dims["layers"] > MOST_LAYERS:
         raise HeavyliftError(
             "PLAN053",
             {
@@ -119,13 +133,13 @@ def model_from_config(
         )
     layers = {
         name: Fact(
-            value=_layers(config, rule, dims["layers"]),
+            value=numbers,
             unit="layer numbers",
             kind=FactKind.DERIVED,
             source=config.path,
             as_of=config.read_on,
         )
-        for name, rule in family.config_layers.items()
+        for name, numbers in layer_sets(config, family.config_layers, dims["layers"]).items()
     }
     return ModelFacts(
         id=identifier,
@@ -134,7 +148,7 @@ def model_from_config(
         names=(),
         dims={name: fact(value, "as in the config") for name, value in dims.items()},
         layers=layers,
-        variants=tuple(_variant(config, entry) for entry in formats),
+        variants=tuple(_variant(config, family, entry, layers) for entry in formats),
         totals=None,
         max_context=fact(config.number(family.config_dims["max_context"]), "tokens"),
     )
@@ -142,12 +156,19 @@ def model_from_config(
 
 def _dims(config: ConfigFile, family: FamilyFacts) -> dict[str, int]:
     found: dict[str, int] = {}
-    # A dimension that only says whether a tensor exists is a flag of the config.
-    flags = {pattern.unless for entry in family.formats for pattern in entry.tensors}
     for name in family.dims:
-        field = family.config_dims[name]
-        if config.find(field) is not None or name not in family.dim_defaults:
-            found[name] = config.flag(field) if name in flags else config.number(field)
+        field = family.config_dims.get(name)
+        if field is None:  # follows from the others
+            continue
+        value = config.find(field)
+        if value is None and name in family.dim_defaults:
+            continue
+        # What says whether some tensor exists is a yes or no, or how many of something there are.
+        if name in family.flags or (isinstance(value, bool) and name in family.counts):
+            found[name] = config.flag(field)
+        else:
+            zero = name in family.counts or family.dim_defaults.get(name) == "0"
+            found[name] = config.number(field, least=0 if zero else 1)
     for name, expression in family.dim_defaults.items():
         if name in found:
             continue
@@ -155,12 +176,42 @@ def _dims(config: ConfigFile, family: FamilyFacts) -> dict[str, int]:
             found[name] = evaluate(expression, found)
         except (ExpressionError, ZeroDivisionError) as error:
             raise HeavyliftError(
-                "PLAN052", {"path": config.path, "field": family.config_dims[name]}
+                "PLAN052", {"path": config.path, "field": family.config_dims.get(name, name)}
             ) from error
     return found
 
 
+def layer_sets(
+    config: ConfigFile, rules: Mapping[str, ConfigLayers], count: int
+) -> dict[str, tuple[int, ...]]:
+    """The layer numbers of every set, as the config states them.
+
+    Raises PLAN052 for a field that is missing, PLAN053 for one that states no layers.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for name, rule in rules.items():
+        others = {layer for other in rule.other_than for layer in found[other]}
+        listed = _layers(config, rule, count)
+        found[name] = tuple(layer for layer in listed if layer not in others)
+    return found
+
+
 def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ...]:
+    stated = rule.field or rule.every or rule.beyond or rule.start or rule.stop
+    if stated is not None and rule.absent is not None and config.find(stated) is None:
+        return tuple(range(count)) if rule.absent == "all" else ()
+    if rule.equals and rule.field is not None:
+        return _layers_that_are(config, rule.field, rule.equals, count)
+    if rule.every is not None:
+        step = config.number(rule.every)
+        return tuple(range(step - 1, count, step))
+    if rule.beyond is not None:
+        more = config.number(rule.beyond, least=0)
+        if more > MOST_LAYERS:
+            raise HeavyliftError(
+                "PLAN053", {"path": config.path, "field": rule.beyond, "value": str(more)}
+            )
+        return tuple(range(count, count + more))
     if rule.field is not None:
         listed = tuple(number - rule.counts_from for number in config.numbers(rule.field))
         if any(not 0 <= layer < count for layer in listed) or len(set(listed)) < len(listed):
@@ -170,23 +221,110 @@ def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ..
         return tuple(sorted(listed))
     start = 0 if rule.start is None else config.number(rule.start, least=0)
     stop = count if rule.stop is None else config.number(rule.stop, least=0)
-    if stop > _MOST_LAYERS:
+    if stop > MOST_LAYERS:
         raise HeavyliftError(
             "PLAN053", {"path": config.path, "field": str(rule.stop), "value": str(stop)}
         )
     return tuple(range(start, stop))
 
 
-def _variant(config: ConfigFile, file_format: str) -> VariantFacts:
+def _layers_that_are(
+    config: ConfigFile, field: str, words: tuple[str, ...], count: int
+) -> tuple[int, ...]:
+    """The layers whose entry is one of `words`: in a list, or letter by letter in a text. Entries
+    beyond the layers speak of prediction heads.
+    """
+    entries = config.find(field)
+    if entries is None:
+        raise HeavyliftError("PLAN052", {"path": config.path, "field": field})
+    if not isinstance(entries, list | str) or not count <= len(entries) <= MOST_LAYERS:
+        raise HeavyliftError(
+            "PLAN053", {"path": config.path, "field": field, "value": repr(entries)[:40]}
+        )
+    return tuple(layer for layer in range(count) if str(entries[layer]) in words)
+
+
+def _variant(
+    config: ConfigFile,
+    family: FamilyFacts,
+    file_format: str,
+    layers: Mapping[str, Fact[tuple[int, ...]]],
+) -> VariantFacts:
+    patterns = [
+        pattern for entry in family.formats if entry.id == file_format for pattern in entry.tensors
+    ]
+    numbers = {name: fact.value for name, fact in layers.items()}
     return VariantFacts(
         id="native",
         title=file_format,
         format=file_format,
         engines=(),
+        quantised=quantised_by_config(config.find, config.path, patterns, numbers, family.schemes),
+        kv_cache_dtype=kv_dtype_by_config(config.find),
         kind=FactKind.DERIVED,
         source=config.path,
         as_of=config.read_on,
     )
+
+
+_CONTEXT_FIELDS: Final = (
+    "text_config.max_position_embeddings|max_position_embeddings|model_max_length|n_positions"
+)
+
+
+def undescribed(
+    config: ConfigFile, inventory: Inventory, *, identifier: str
+) -> tuple[ModelFacts, FamilyFacts]:
+    """A model of an architecture that no family describes, and a family that says so.
+
+    Its tensors are known, and how many layers they name; what it keeps of a text is not.
+    """
+    numbers = [layer for group in inventory.groups for layer in group.layers or ()]
+    count = min(max(numbers, default=0) + 1, MOST_LAYERS)
+    context = config.find(_CONTEXT_FIELDS)
+    stated = type(context) is int and 0 < context <= _LARGEST_DIMENSION
+
+    def fact(value: int, unit: str) -> Fact[int]:
+        return Fact(
+            value=value,
+            unit=unit,
+            kind=FactKind.DERIVED,
+            source=config.path,
+            as_of=config.read_on,
+        )
+
+    family = FamilyFacts(
+        id=UNDESCRIBED,
+        title=config.model_type(),
+        dims=("layers",),
+        layer_sets=(),
+        hf_model_types=(config.model_type(),),
+        caches=(),
+        states=(),
+        formats=(),
+        described=False,
+    )
+    model = ModelFacts(
+        id=identifier,
+        title=identifier,
+        family=UNDESCRIBED,
+        names=(),
+        dims={"layers": fact(count, "layers")},
+        layers={},
+        variants=(
+            VariantFacts(
+                id="native",
+                title="safetensors",
+                format="safetensors",
+                kind=FactKind.DERIVED,
+                source=config.path,
+                as_of=config.read_on,
+            ),
+        ),
+        totals=None,
+        max_context=fact(context if stated else _LARGEST_DIMENSION, "tokens"),
+    )
+    return model, family
 
 
 def same_architecture(one: ModelFacts, other: ModelFacts) -> bool:

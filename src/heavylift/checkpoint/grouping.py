@@ -19,7 +19,7 @@ TensorKey = tuple[str, str, tuple[int, ...], int]
 # faster so.
 _EXPERT_NUMBER: Final = re.compile(r"\.experts\.[0-9]+")
 _LAYER_NUMBER: Final = re.compile(
-    r"(?:^|\.)(?:layers?|blocks?|blk|h)\.(?P<layer>0|[1-9][0-9]{0,5})(?=\.)"
+    r"(?:^|\.)(?:layers?|blocks?|blk|h|mtp)\.(?P<layer>0|[1-9][0-9]{0,5})(?=\.)"
 )
 
 

@@ -7,16 +7,18 @@ a model are rebuilt from facts, without the checkpoint, or filled from its heade
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from heavylift.checkpoint.formats import bytes_of
+from heavylift.checkpoint.quantisation import scheme_of, stored
 from heavylift.errors import HeavyliftError
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import (
     CheckpointFormat,
     FamilyFacts,
     ModelFacts,
+    QuantisedFacts,
     TensorPattern,
     VariantFacts,
 )
@@ -41,6 +43,8 @@ class TensorGroup:
     per_layer: int
     bytes_each: int
     params_each: int
+    heads: int = 1
+    is_draft: bool = False
 
     @property
     def count(self) -> int:
@@ -59,8 +63,8 @@ class TensorGroup:
 
     @property
     def split_size(self) -> int:
-        """Length of the split axis."""
-        return self.shape[self.axis]
+        """Length of the split axis; 1 for a tensor without one."""
+        return self.shape[self.axis] if self.shape else 1
 
     @property
     def is_vision(self) -> bool:
@@ -70,10 +74,13 @@ class TensorGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """All groups of a checkpoint. `source` names where the numbers are from."""
+    """All groups of a checkpoint. `source` names where the numbers are from; `is_read` = they are
+    those of its files.
+    """
 
     groups: tuple[TensorGroup, ...]
     source: str
+    is_read: bool = False
 
     @property
     def tensors(self) -> int:
@@ -98,14 +105,14 @@ class Inventory:
         return sums
 
     def active_params(self, model: ModelFacts) -> int:
-        """Parameters that one text token touches: all but the vision part and the embedding table,
-        and of the routed experts the chosen ones.
+        """Parameters that one text token touches: all but the vision part, prediction heads and the
+        embedding table, and of the routed experts the chosen ones.
 
         Formula: dense + routed × experts_per_token / experts.
         """
         active = 0
         for group in self.groups:
-            if group.is_vision or group.role == "embed":
+            if group.is_vision or group.is_draft or group.role == "embed":
                 continue
             if group.shard == "expert":
                 chosen = group.params_total * model.dim("experts_per_token")
@@ -129,19 +136,68 @@ def from_facts(model: ModelFacts, family: FamilyFacts, variant: VariantFacts) ->
     Raises FACT014 when the family has no tensor list for the variant's format, and
     `ExpressionError` when the facts do not fit together (`Catalog.check` finds that before).
     """
-    patterns = family_format(family, variant.format).tensors
-    groups = (_group(pattern, model, variant.tensor_types) for pattern in patterns)
-    return Inventory(
-        groups=tuple(group for group in groups if group is not None), source=variant.source
-    )
+    groups: list[TensorGroup] = []
+    for pattern in family_format(family, variant.format).tensors:
+        groups += _groups(pattern, model, variant)
+    return Inventory(groups=tuple(groups), source=variant.source)
+
+
+def exists(pattern: TensorPattern, dims: Mapping[str, int]) -> bool:
+    """True when a model of these dimensions has the tensors of the pattern."""
+    absent = pattern.unless is not None and dims[pattern.unless] > 0
+    return not absent and (pattern.when is None or dims[pattern.when] > 0)
+
+
+def _groups(
+    pattern: TensorPattern, model: ModelFacts, variant: VariantFacts
+) -> Iterator[TensorGroup]:
+    """The groups of a pattern: one, or one for each form its layers are stored in."""
+    if not exists(pattern, model.dim_values):
+        return
+    layers = None if pattern.layers is None else model.layer_set(pattern.layers)
+    if layers == ():
+        return
+    whole = _group(pattern, model, layers, variant.tensor_types)
+    if not pattern.linear or not variant.quantised:
+        yield whole
+        return
+    forms: dict[QuantisedFacts | None, list[int]] = {}
+    for layer in layers or (-1,):
+        rule = scheme_of(variant.quantised, pattern.name, layer)
+        forms.setdefault(rule, []).append(layer)
+    for rule, members in forms.items():
+        kept = None if layers is None else tuple(members)
+        if rule is None:
+            yield replace(whole, layers=kept)
+        else:
+            yield from quantised(replace(whole, layers=kept), rule)
+
+
+def quantised(group: TensorGroup, rule: QuantisedFacts) -> Iterator[TensorGroup]:
+    """The tensors in which a scheme stores the matrices of a group."""
+    module = group.name.removesuffix(".weight")
+    for piece in stored(rule.scheme, group.shape, group.axis, rule.group):
+        yield replace(
+            group,
+            name=f"{module}.{piece.suffix}",
+            dtype=piece.dtype,
+            shape=piece.shape,
+            shard=group.shard
+            if piece.axis is not None or group.shard == "expert"
+            else "replicated",
+            axis=piece.axis or 0,
+            bytes_each=piece.bytes,
+            params_each=piece.params,
+        )
 
 
 def _group(
-    pattern: TensorPattern, model: ModelFacts, tensor_types: Mapping[str, str]
-) -> TensorGroup | None:
+    pattern: TensorPattern,
+    model: ModelFacts,
+    layers: tuple[int, ...] | None,
+    tensor_types: Mapping[str, str],
+) -> TensorGroup:
     dims = model.dim_values
-    if pattern.unless is not None and dims[pattern.unless]:
-        return None
     shape = tuple(evaluate(size, dims) for size in pattern.shape)
     dtype = pattern.dtype
     if dtype == "*":
@@ -155,8 +211,10 @@ def _group(
         role=pattern.role,
         shard=pattern.shard,
         axis=pattern.axis,
-        layers=None if pattern.layers is None else model.layer_set(pattern.layers),
+        layers=layers,
         per_layer=1 if pattern.experts is None else evaluate(pattern.experts, dims),
         bytes_each=bytes_of(dtype, shape),
         params_each=math.prod(shape) * pattern.params_per_element,
+        heads=evaluate(pattern.heads, dims) if pattern.shard == "kv_heads" else 1,
+        is_draft=pattern.draft,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from heavylift.cli import dev_checkpoint
+from heavylift.cli import dev_checkpoint, dev_model
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit
@@ -34,6 +34,7 @@ def engine(scenario: str, port: int) -> int:
 
 
 command.add_command(dev_checkpoint.command)
+command.add_command(dev_model.command)
 
 
 @command.command("bad-server", help=text("help.dev_bad_server"))

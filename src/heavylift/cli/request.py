@@ -111,6 +111,7 @@ _SETTINGS = (
     click.option("--max-num-seqs", type=_POSITIVE, help=text("option.max_num_seqs")),
     click.option("--moe-backend", type=Word(), help=text("option.moe_backend")),
     click.option("--text-only", is_flag=True, help=text("option.text_only")),
+    click.option("--mtp", type=click.IntRange(min=0), default=0, help=text("option.mtp")),
 )
 
 
@@ -172,6 +173,7 @@ class Wish:
             max_num_seqs=given["max_num_seqs"],
             moe_backend=given["moe_backend"],
             vision=False if given["text_only"] else None,
+            draft_tokens=given.get("mtp") or 0,
         )
 
 

@@ -18,7 +18,7 @@ from heavylift.checkpoint.formats import SAFETENSORS_TYPES, bytes_of
 from heavylift.checkpoint.inventory import TensorGroup, from_facts
 from heavylift.checkpoint.safetensors import LENGTH_BYTES
 from heavylift.errors import HeavyliftError
-from heavylift.facts.schema import FamilyFacts, ModelFacts, VariantFacts
+from heavylift.facts.schema import ConfigLayers, FamilyFacts, ModelFacts, VariantFacts
 
 _ALIGNMENT_BYTES: Final = 8
 
@@ -166,21 +166,38 @@ def config(model: ModelFacts, family: FamilyFacts) -> dict[str, Any]:
     tree: dict[str, Any] = {"model_type": family.hf_model_types[0]}
     for dim, path in family.config_dims.items():
         if dim in values:
-            _put(tree, path.split("."), values[dim])
+            _put(tree, path, values[dim])
+    words: dict[str, list[str]] = {}
     for name, rule in family.config_layers.items():
         layers = model.layer_set(name)
-        if rule.field is not None:
-            _put(tree, rule.field.split("."), [layer + rule.counts_from for layer in layers])
-        if rule.start is not None:
-            _put(tree, rule.start.split("."), layers[0])
-        if rule.stop is not None:
-            _put(tree, rule.stop.split("."), layers[-1] + 1)
-    listed: dict[str, Any] = _with_lists(tree)
-    return listed
+        if rule.equals and rule.field is not None:
+            listed = words.setdefault(rule.field, ["-"] * model.dim("layers"))
+            for layer in layers:
+                listed[layer] = rule.equals[0]
+        else:
+            _put_layers(tree, rule, layers)
+    for field, listed in words.items():
+        _put(tree, field, listed)
+    whole: dict[str, Any] = _with_lists(tree)
+    return whole
 
 
-def _put(tree: dict[str, Any], path: list[str], value: int | list[int]) -> None:
-    *folders, leaf = path
+def _put_layers(tree: dict[str, Any], rule: ConfigLayers, layers: tuple[int, ...]) -> None:
+    """A layer set as its rule states it: by number, by its ends, by a count or by a distance."""
+    stated: tuple[tuple[str | None, int | list[int] | None], ...] = (
+        (rule.field, [layer + rule.counts_from for layer in layers]),
+        (rule.start, layers[0] if layers else None),
+        (rule.stop, layers[-1] + 1 if layers else 0),
+        (rule.beyond, len(layers)),
+        (rule.every, layers[0] + 1 if layers else None),
+    )
+    for field, value in stated:
+        if field is not None and value is not None:
+            _put(tree, field, value)
+
+
+def _put(tree: dict[str, Any], field: str, value: int | list[int] | list[str]) -> None:
+    *folders, leaf = field.split("|", maxsplit=1)[0].split(".")
     for key in folders:
         tree = tree.setdefault(key, {})
     tree[leaf] = value

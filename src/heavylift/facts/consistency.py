@@ -38,6 +38,9 @@ from heavylift.facts.variant_schema import VariantReportBook
 from heavylift.facts.vocabulary import RankNumbers
 from heavylift.units import GB, GIB
 
+MOST_LAYERS: Final = 10_000
+"""No model comes near; what counts its layers apart stays below it too."""
+
 MAX_CONTEXT: Final = "max_context"
 """Not a dimension, but read from a config.json like one."""
 
@@ -219,8 +222,16 @@ def _family_model_defects(file: str, model: ModelFacts, family: FamilyFacts) -> 
     yield from (Defect(f"{file}: {where}", "missing") for where in missing)
     if missing:
         return
+    # A tower and prediction heads count their layers apart from those of the decoder.
+    apart = {
+        pattern.layers
+        for entry in family.formats
+        for pattern in entry.tensors
+        if pattern.draft or pattern.shard == "vision"
+    }
     for name, layers in model.layers.items():
-        yield from _layer_defects(f"{file}: layers.{name}", layers.value, model.dim("layers"))
+        most = MOST_LAYERS if name in apart else model.dim("layers")
+        yield from _layer_defects(f"{file}: layers.{name}", layers.value, most)
     yield from _variant_defects(file, model.variants, family)
     for entry in family.formats:
         for pattern in entry.tensors:
@@ -267,32 +278,49 @@ def _tensor_type_defects(
 
 def _pattern_defects(where: str, pattern: TensorPattern, model: ModelFacts) -> Iterator[Defect]:
     sizes = [*pattern.shape, *([] if pattern.experts is None else [pattern.experts])]
-    yield from _size_defects(where, sizes, model)
+    if pattern.shard == "kv_heads":
+        sizes.append(pattern.heads)
     if pattern.layers is not None and pattern.layers not in model.layers:
         yield Defect(where, "unknown_layer_set", pattern.layers)
-    if pattern.unless is not None and pattern.unless not in model.dims:
-        yield Defect(where, "unknown_dim", pattern.unless)
+    conditions = [name for name in (pattern.unless, pattern.when) if name is not None]
+    for name in conditions:
+        if name not in model.dims:
+            yield Defect(where, "unknown_dim", name)
+    if all(name in model.dims for name in conditions):
+        yield from _size_defects(where, sizes, model, there=_is_there(pattern, model))
     if pattern.axis >= len(pattern.shape):
         yield Defect(where, "axis_out_of_range", str(pattern.axis))
+
+
+def _is_there(pattern: TensorPattern, model: ModelFacts) -> bool:
+    """True when the model has tensors of the pattern; sizes of others may be 0."""
+    if pattern.layers in model.layers and not model.layer_set(str(pattern.layers)):
+        return False
+    absent = pattern.unless is not None and model.dim(pattern.unless) > 0
+    return not absent and (pattern.when is None or model.dim(pattern.when) > 0)
 
 
 def _cache_defects(family: FamilyFacts, model: ModelFacts) -> Iterator[Defect]:
     grown: tuple[CachePattern | StatePattern, ...] = (*family.caches, *family.states)
     for entry in grown:
         where = f"families/{family.id}/architecture.toml: {entry.id}"
-        yield from _size_defects(where, (entry.elements, entry.heads), model)
         if entry.layers not in model.layers:
             yield Defect(where, "unknown_layer_set", entry.layers)
+        elif model.layer_set(entry.layers):
+            yield from _size_defects(where, (entry.elements, entry.heads), model)
 
 
-def _size_defects(where: str, sizes: Iterable[str | int], model: ModelFacts) -> Iterator[Defect]:
+def _size_defects(
+    where: str, sizes: Iterable[str | int], model: ModelFacts, *, there: bool = True
+) -> Iterator[Defect]:
+    """Sizes must come out whole and, for what is there, above zero."""
     for size in sizes:
         try:
             value = evaluate(size, model.dim_values)
         except ExpressionError as error:
             yield Defect(where, "expression", f"{model.id}: {error}")
             continue
-        if value < 1:
+        if value < 1 and there:
             yield Defect(where, "no_size", f"{model.id}: {size} = {value:,}")
 
 

@@ -8,6 +8,7 @@ rule may state its own.
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -37,6 +38,10 @@ _FACT_PARTS: Final[Mapping[str, Any]] = {
 }
 """What every fact has beside its value. `note` is optional and never inherited: a section's note
 says nothing of each line in it."""
+
+_RANGE: Final = re.compile(
+    r"(?P<first>[0-9]{1,5})(?:-(?P<last>[0-9]{1,5})(?:/(?P<step>[1-9][0-9]{0,4}))?)?"
+)
 
 _DROP: Final = object()
 """Stands for a value that was defective: the record that needs it is not made."""
@@ -162,6 +167,8 @@ class Decoder:
         return self._wrong(path, " or ".join(option.__name__ for option in options), value)
 
     def _list(self, hints: tuple[Any, ...], value: Any, path: str, inherited: Inherited) -> Any:
+        if hints[0] is int and isinstance(value, str):
+            value = _ranges(value)
         if not isinstance(value, list):
             return self._wrong(path, "list", value)
         decoded = [
@@ -209,6 +216,20 @@ class Decoder:
         Fact: _fact,
     }
     """Readers of parameterised types, by their origin; each is given the parameters."""
+
+
+def _ranges(text: str) -> list[int] | str:
+    """Whole numbers written as ranges, `0-2, 5` or `3-59/4` (every fourth); the text itself where
+    it is none, for the reader to refuse.
+    """
+    found: list[int] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            return text
+        first, last = int(match["first"]), int(match["last"] or match["first"])
+        found += range(first, last + 1, int(match["step"] or 1))
+    return found
 
 
 @cache

@@ -23,12 +23,14 @@ from heavylift.facts.schema import (
     EngineSupportRule,
     Fact,
     GpuFacts,
+    KvDtypeRule,
     LayoutRule,
     MemoryRule,
     MemoryShareRule,
     ModelFacts,
     NodeFacts,
     PipelineRule,
+    QuantisedFacts,
     RecipeFacts,
     RecipeStatus,
     ShardOverrideRule,
@@ -36,11 +38,13 @@ from heavylift.facts.schema import (
     StatePattern,
     TensorPattern,
 )
+from heavylift.facts.serving_schema import ServingCommon
 from heavylift.facts.speed_schema import (
     AcceptanceFacts,
     SpeedClassFacts,
     SpeedModelFacts,
     SpeedSpreadFacts,
+    TrafficShapeFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
 from heavylift.facts.thumb_schema import ThumbRuleFacts
@@ -51,10 +55,15 @@ _Field = tuple[type, str]
 FLAG: Final = "flag"
 """The unit of a dimension that is 0 or 1."""
 
+COUNT: Final = "count"
+"""The unit of a dimension that may be 0: how many of something a model has, if any."""
+
 _DIMENSION_UNITS: Final = (
     "channels",
+    COUNT,
     "experts",
     FLAG,
+    "groups",
     "heads",
     "layers",
     "patches",
@@ -90,12 +99,21 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (SpeedModelFacts, "version_drift"): ("times faster",),
     (SpeedModelFacts, "prefill_pool_use"): ("part of the pool's rate",),
     (SpeedModelFacts, "decode_pool_use"): ("part of the pool's rate",),
+    (ServingCommon, "read_bandwidth"): ("GB/s",),
+    (ServingCommon, "start_allowance"): ("s",),
+    (ServingCommon, "stop_grace"): ("s",),
+    (ServingCommon, "shared_memory"): ("bytes",),
+    (SpeedModelFacts, "load_bandwidth"): ("GB/s per machine",),
 }
 """The unit of every field that is a `Fact`: the planner computes in it and does not convert."""
 
 _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
     {
         (ModelFacts, "layers"),
+        (TrafficShapeFacts, "turn_tokens"),
+        (TrafficShapeFacts, "turn_spread"),
+        (TrafficShapeFacts, "shared_tokens"),
+        (TrafficShapeFacts, "pause_s"),
         (TensorPattern, "axis"),
         (TensorPattern, "params_per_element"),
         (ConfigLayers, "counts_from"),
@@ -103,6 +121,10 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (DefaultRule, "min_memory_gib"),
         (CacheRule, "reserved_pages"),
         (CacheRule, "reserved_states"),
+        (CacheRule, "states_per_draft_token"),
+        (CachePattern, "window"),
+        (KvDtypeRule, "scale_bytes_per_vector"),
+        (QuantisedFacts, "layers"),
         (MemoryRule, "low"),
         (MemoryRule, "high"),
         (MemoryShareRule, "kept_bytes"),
@@ -133,14 +155,15 @@ _FRACTIONS: Final[frozenset[_Field]] = frozenset(
     }
 )
 
-_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision")
+_SHARDS: Final = ("tensor", "kv_heads", "replicated", "expert", "vision", "on_disk")
 _SEGMENTS: Final = ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool")
 
 WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (TensorPattern, "shard"): _SHARDS,
     (CachePattern, "split"): ("heads", "replicated"),
-    (StatePattern, "dtype_class"): ("recurrent", "conv"),
-    (StateDtypeRule, "dtype_class"): ("recurrent", "conv"),
+    (ConfigLayers, "absent"): ("all", "none"),
+    (StatePattern, "dtype_class"): ("recurrent", "conv", "compressor"),
+    (StateDtypeRule, "dtype_class"): ("recurrent", "conv", "compressor"),
     (BudgetRule, "base"): ("total", "free_before_load", "free_after_load", "none"),
     (BudgetRule, "inside"): _SEGMENTS,
     (DefaultRule, "name"): (
@@ -201,6 +224,8 @@ def _fact_defects(where: _Field, fact: Fact[Any], path: str) -> Iterator[Defect]
     if fact.unit == FLAG:
         if fact.value not in (0, 1):
             yield Defect(f"{path}.value", "not_one_of", "0, 1")
+        return
+    if fact.unit == COUNT and fact.value == 0:
         return
     yield from _value_defects(where, fact.value, f"{path}.value")
 

@@ -83,9 +83,11 @@ class TensorPattern:
     `name` holds `{l}` for the layer and `{e}` for the expert. `layers` names a layer set of the
     model; None = the tensor exists once. `shape` entries are expressions over the dimensions.
     `shard` says how tensor parallelism meets it: `tensor` (split on `axis`), `kv_heads` (split as
-    far as there are KV heads), `replicated`, `expert` (a routed expert), `vision` (one whole copy
+    far as there are `heads`), `replicated`, `expert` (a routed expert), `vision` (one whole copy
     per rank, only when vision is loaded). `params_per_element` is 2 where a byte packs two 4-bit
-    weights and 0 for scales. `unless` names a dimension that, when 1, means there is none.
+    weights and 0 for scales. `unless` names a dimension that, when above 0, means there is none;
+    `when` one that, when 0, means so. `linear` = a matrix of a linear layer, which a quantisation
+    of the whole model takes. `draft` = part of a prediction head that is loaded only to speculate.
     """
 
     name: str
@@ -98,6 +100,10 @@ class TensorPattern:
     experts: str | None = None
     params_per_element: int = 1
     unless: str | None = None
+    when: str | None = None
+    heads: str | int = "kv_heads"
+    linear: bool = False
+    draft: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +112,8 @@ class CachePattern:
 
     `split`: `heads` (over tensor parallelism, as far as there are `heads`), or `replicated` (a
     latent that every tensor rank holds whole). Decode context parallelism splits the tokens of
-    either.
+    either. `window` tokens at most are kept (0 = all); `tokens_per_entry` tokens share one entry.
+    `draft_layers` names the prediction layers that keep one too, when they are loaded.
     """
 
     id: str
@@ -114,13 +121,16 @@ class CachePattern:
     elements: str | int
     split: str
     heads: str | int = 1
+    window: str | int = 0
+    tokens_per_entry: str | int = 1
+    draft_layers: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatePattern:
     """What grows with sequences: `elements` per sequence and layer, over all heads.
 
-    `dtype_class` (`recurrent`, `conv`) is given a dtype by the engine.
+    `dtype_class` (`recurrent`, `conv`, `compressor`) is given a dtype by the engine.
     """
 
     id: str
@@ -132,10 +142,13 @@ class StatePattern:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointFormat:
-    """The tensors of one file format of a family, and how its file names look."""
+    """The tensors of one file format of a family. `base` names a family whose tensors of the same
+    format come first.
+    """
 
     id: str
     tensors: tuple[TensorPattern, ...]
+    base: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,12 +156,23 @@ class ConfigLayers:
     """How a config.json states a layer set: the numbers listed in `field` (counting from
     `counts_from`), or all from `start` up to `stop`. Each names a field, dotted from the root; no
     `start` = from the first, no `stop` = to the last layer.
+
+    With `equals`, `field` has an entry (or a letter) for every layer, and those that are one of
+    the words belong. `every` names a field with a number n: every n-th layer. `beyond` names a
+    field with a count of layers that follow the last. `other_than` = all layers but those of the
+    sets named. `absent` says what the set is where the fields are not there: `all` or `none`.
+    Fields may be alternatives, `a|b`: the first that is there counts.
     """
 
     field: str | None = None
     counts_from: int = 0
     start: str | None = None
     stop: str | None = None
+    equals: tuple[str, ...] = ()
+    every: str | None = None
+    beyond: str | None = None
+    other_than: tuple[str, ...] = ()
+    absent: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,9 +180,11 @@ class FamilyFacts:
     """An architecture: which dimensions a model of it must state, and what follows from them.
 
     `config_dims` names the field of a config.json that states each dimension (and `max_context`),
-    dotted from the root; `config_layers` how it states each layer set. `dim_defaults` are
-    expressions over the other dimensions, for those a config may leave out:
-    `head_dim = "hidden_size/heads"`.
+    dotted from the root, or several (`a|b`: the first that is there); `config_layers` how it
+    states each layer set. `dim_defaults` are expressions over the other dimensions, for those a
+    config may leave out: `head_dim = "hidden_size/heads"`; a default of 0 allows a stated 0.
+    `described` is False where nothing but the tensors is known: what grows is then unknown.
+    `schemes` names the family's own spelling of a quantisation scheme.
     """
 
     id: str
@@ -172,6 +198,36 @@ class FamilyFacts:
     config_dims: dict[str, str] = field(default_factory=dict)
     config_layers: dict[str, ConfigLayers] = field(default_factory=dict)
     dim_defaults: dict[str, str] = field(default_factory=dict)
+    described: bool = True
+    schemes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Dimensions that are a yes or no: with a yes, some tensor does not exist."""
+        patterns = (pattern for entry in self.formats for pattern in entry.tensors)
+        stated = {pattern.unless for pattern in patterns if pattern.unless is not None}
+        return frozenset(stated - self.counts)
+
+    @property
+    def counts(self) -> frozenset[str]:
+        """Dimensions that may be 0, or a no: then some tensor does not exist."""
+        patterns = (pattern for entry in self.formats for pattern in entry.tensors)
+        return frozenset(pattern.when for pattern in patterns if pattern.when is not None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuantisedFacts:
+    """Linear layers of a variant that are stored in a quantised form.
+
+    `scheme` is one of `checkpoint.quantisation`, `group` its weights per scale where the scheme
+    leaves that open. `tensors` are names of the family's list, with `*` for any part; `layers`
+    the only ones, empty = all.
+    """
+
+    scheme: str
+    tensors: tuple[str, ...]
+    group: int = 1
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,7 +235,10 @@ class VariantFacts(Rule):
     """A published form of a model.
 
     `format` is a format id of the family. `tensor_types` gives GGUF types by role (`*` = the
-    rest). `bytes_total` is the published size of all files, where the tensor list is not known.
+    rest). `quantised`: which linear layers are not as the family's list says; the first entry
+    that takes a tensor counts. `kv_cache_dtype`: what the checkpoint brings scales for, which
+    engines take unless told otherwise. `bytes_total` is the published size of all files, where the
+    tensor list is not known.
     """
 
     id: str
@@ -188,6 +247,8 @@ class VariantFacts(Rule):
     engines: tuple[str, ...] = ()
     default_for: tuple[str, ...] = ()
     tensor_types: dict[str, str] = field(default_factory=dict)
+    quantised: tuple[QuantisedFacts, ...] = ()
+    kv_cache_dtype: str | None = None
     bytes_total: int | None = None
     repo: str | None = None
 
@@ -426,11 +487,27 @@ class CacheRule(Rule):
     state_to_kv_ratio: float | None = None
     states_for_max_num_seqs: bool = False
     context_shared: bool = False
+    window_to_full_ratio: float | None = None
+    batches_in_flight: int = 1
+    states_per_draft_token: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheBytesRule(Rule):
+    """A cache the engine stores otherwise than element by element in the KV dtype.
+
+    `cache` is a cache id of a family, `dtype` a KV dtype's name (None = every one), `bytes` those
+    of one entry of one layer over all heads, with its scales.
+    """
+
+    cache: str
+    bytes: str | int
+    dtype: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateDtypeRule(Rule):
-    """The dtype in which an engine keeps a class of state (`recurrent`, `conv`)."""
+    """The dtype in which an engine keeps a class of state (`recurrent`, `conv`, `compressor`)."""
 
     dtype_class: str
     dtype: str
@@ -438,10 +515,14 @@ class StateDtypeRule(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KvDtypeRule(Rule):
-    """A KV dtype the engine offers: its name, bytes per element, and names it also answers to."""
+    """A KV dtype the engine offers: its name, bytes per element, and names it also answers to.
+
+    `scale_bytes_per_vector`: of the scale kept with each key and each value of a head.
+    """
 
     name: str
     bytes_per_element: float
+    scale_bytes_per_vector: float = 0.0
     aliases: tuple[str, ...] = ()
 
 
@@ -519,6 +600,7 @@ class EngineFacts:
     moe_backends: tuple[MoeBackendRule, ...] = ()
     shard_overrides: tuple[ShardOverrideRule, ...] = ()
     caches: tuple[CacheRule, ...] = ()
+    cache_bytes: tuple[CacheBytesRule, ...] = ()
     state_dtypes: tuple[StateDtypeRule, ...] = ()
     kv_dtypes: tuple[KvDtypeRule, ...] = ()
     pipelines: tuple[PipelineRule, ...] = ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from heavylift.plan.cache import state_parts_of, token_parts
+from heavylift.plan.cache_parts import bytes_per_token, state_parts_of, token_parts
 from heavylift.plan.capacity import capacity, most_kv_tokens
 from heavylift.plan.memory import (
     Memory,
@@ -168,9 +168,7 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
         stages=stage_rows(account),
         worst_stage=account.worst.stage.index,
         capacity=capacity(subject, layout, account),
-        kv_bytes_per_token=sum(
-            part.layer_bytes * len(part.layers) for part in token_parts(subject, layout)
-        ),
+        kv_bytes_per_token=bytes_per_token(token_parts(subject, layout)),
         state_bytes_per_sequence=sum(
             part.layer_bytes * len(part.layers) for part in state_parts_of(subject, layout)
         ),
@@ -246,6 +244,6 @@ def _verdict(subject: Subject, layout: Layout, fits: Capacity, known: Support) -
         return PlanVerdict.DOES_NOT_FIT if ran is None else PlanVerdict.UNKNOWN
     if known.status in (Status.UNSUPPORTED, Status.BROKEN):
         return PlanVerdict.UNSUPPORTED
-    if known.status is Status.UNKNOWN:
+    if known.status is Status.UNKNOWN or not subject.family.described:
         return PlanVerdict.UNKNOWN
     return PlanVerdict(fits.value)

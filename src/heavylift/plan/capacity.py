@@ -20,7 +20,18 @@ def capacity(subject: Subject, layout: Layout, memory: Memory) -> PlanCapacity:
     their high, state as the engine admits or sets aside; no known high = nothing is promised.
     Every pipeline stage must hold them, so the fullest decides. Replicas add up.
     """
+    if not subject.family.described:
+        # What it keeps is not known, so nothing is promised and nothing ruled out.
+        anything = Interval(low=0, high=None)
+        return PlanCapacity(max_context_tokens=anything, max_sequences=anything, kv_tokens=anything)
     replicas = layout.data_parallel_size
+    if not subject.family.caches and not subject.family.states:
+        # Nothing is kept of a text: as many at once as the engine admits.
+        return PlanCapacity(
+            max_context_tokens=Interval.exactly(subject.model.max_context.value),
+            max_sequences=Interval.exactly((subject.max_num_seqs or 1) * replicas),
+            kv_tokens=Interval.exactly(0),
+        )
     sequences = -(-subject.concurrency // replicas)
     cache, context = memory.cache, subject.context_tokens
     most = subject.model.max_context.value

@@ -82,7 +82,7 @@ def resolve(
     concurrency = filling.concurrency()
     batched = filling.number("max_num_batched_tokens", request.max_num_batched_tokens)
     seqs = filling.sequences(concurrency)
-    dtype = filling.kv_dtype()
+    dtype = filling.kv_dtype(variant)
     backend, multiple = filling.moe_backend()
     return Subject(
         knowledge=knowledge,
@@ -98,6 +98,8 @@ def resolve(
         concurrency=concurrency,
         kv_dtype=dtype.name,
         kv_dtype_bytes=dtype.bytes_per_element,
+        kv_scale_bytes=dtype.scale_bytes_per_vector,
+        draft_tokens=request.draft_tokens,
         gpu_memory_utilization=filling.fraction(batched, vision=vision),
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,
@@ -272,10 +274,16 @@ class _Filling:
                 return str(rule.value)
         return None
 
-    def kv_dtype(self) -> KvDtypeRule:
-        """The KV dtype and its width. Raises PLAN013 when the engine has none of that name."""
-        wanted = self._word("kv_cache_dtype", self._request.kv_cache_dtype) or ""
+    def kv_dtype(self, variant: VariantFacts) -> KvDtypeRule:
+        """The KV dtype and its width: as stated, else what the checkpoint has scales for, where the
+        engine offers it, else the engine's own. Raises PLAN013 when it has none of that name.
+        """
         offered = self.scope.all(self._engine.kv_dtypes)
+        stated, brought = self._request.kv_cache_dtype, variant.kv_cache_dtype
+        if stated in (None, "auto") and brought in {dtype.name for dtype in offered}:
+            stated = brought
+            self._take("kv_cache_dtype", str(brought), "engine", variant.source)
+        wanted = self._word("kv_cache_dtype", stated) or ""
         for dtype in offered:
             if wanted.lower() in (dtype.name, *dtype.aliases):
                 return dtype

@@ -164,7 +164,9 @@ def _heads(subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal | Non
 
 
 def _vocabulary(subject: Subject, layout: Layout, _rule: LayoutRule) -> Refusal | None:
-    vocabulary, tensor = subject.dims["vocab_size"], layout.tensor_parallel_size
+    vocabulary, tensor = subject.dims.get("vocab_size"), layout.tensor_parallel_size
+    if vocabulary is None:
+        return None
     # Engines pad the table to 64 rows first; that is what must divide.
     padded = -(-vocabulary // 64) * 64
     if padded % tensor:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from heavylift.facts.schema import FactKind
 from heavylift.plan.cache import CacheModel, cache_model
 from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
-from heavylift.plan.weights import seen_parts, stage_bytes, stage_parts
+from heavylift.plan.weights import seen_parts, stage_bytes, stage_parts, unsplit_bytes
 from heavylift.plan.workspace import memory_terms
 from heavylift.records.plan import (
     Budget,
@@ -28,6 +29,8 @@ from heavylift.records.plan import (
 )
 from heavylift.records.ranges import Interval
 
+# A form whose tensors somebody saw: its maker, or we.
+_SEEN = frozenset({FactKind.SPEC, FactKind.MEASURED})
 _CERTAIN = frozenset({Kind.EXACT, Kind.SPEC, Kind.DERIVED, Kind.MEASURED})
 # With nothing known above the need, less room than this is called tight. From the definition of
 # the verdicts, not a property of any engine.
@@ -146,10 +149,10 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
         Term(
             id=Segment.KV_CACHE,
             segment=Segment.KV_CACHE,
-            kind=Kind.DERIVED,
-            bytes=Interval.exactly(_sum(kv)),
+            kind=Kind.DERIVED if subject.family.described else Kind.UNKNOWN,
+            bytes=Interval(low=_sum(kv), high=_sum(kv) if subject.family.described else None),
             formula=" + ".join(part.formula for part in kv),
-            source=kv[0].source,
+            source=kv[0].source if kv else subject.variant.source,
             parts=kv,
         ),
     ]
@@ -182,13 +185,28 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
     return (*found, *memory_terms(subject, layout, stage))
 
 
+def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
+    """What the weights rest on: files or a published index, a rule over a config, a size. Between
+    two bounds they are not exact.
+    """
+    if subject.inventory is None:
+        return Kind.REPORTED
+    if weights_bytes.low != weights_bytes.high:
+        return Kind.DERIVED
+    if subject.inventory.is_read or subject.variant.kind in _SEEN:
+        return Kind.EXACT
+    return Kind.ASSUMED if subject.variant.kind is FactKind.ASSUMED else Kind.DERIVED
+
+
 def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
     weights_bytes, groups = stage_bytes(subject, layout, stage)
+    # Tensors that nobody said how to split are on every rank at worst.
+    found = Interval(low=weights_bytes, high=weights_bytes + unsplit_bytes(subject, layout, stage))
     return Term(
         id=Segment.WEIGHTS,
         segment=Segment.WEIGHTS,
-        kind=Kind.EXACT if subject.inventory is not None else Kind.REPORTED,
-        bytes=Interval.exactly(weights_bytes),
+        kind=_weights_kind(subject, found),
+        bytes=found,
         formula=f"{groups} tensor groups",
         source=subject.inventory.source if subject.inventory else subject.variant.source,
     )

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from heavylift.errors import HeavyliftError
-from heavylift.plan.cache import state_parts_of, token_parts
+from heavylift.plan.cache_parts import bytes_per_token, state_parts_of, token_parts
 from heavylift.plan.service import Service
 from heavylift.plan.speed import Forecaster
 from heavylift.records.plan import Layout, Note
@@ -48,8 +48,7 @@ def handover(decode: Forecaster, tokens: int) -> Handover:
     ranks, dcp = layout.tensor_parallel_size, layout.decode_context_parallel_size
 
     def per_token(where: Layout) -> int:
-        parts = token_parts(decode.subject, where)
-        return sum(part.layer_bytes * len(part.layers) for part in parts)
+        return bytes_per_token(token_parts(decode.subject, where))
 
     def per_sequence(where: Layout) -> int:
         parts = state_parts_of(decode.subject, where)

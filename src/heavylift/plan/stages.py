@@ -37,8 +37,12 @@ class Stage:
         return self.index == self.count - 1
 
     def layers_in(self, layers: tuple[int, ...]) -> int:
-        """How many of `layers`, which are in order, lie on this stage."""
-        return bisect_right(layers, self.last_layer) - bisect_left(layers, self.first_layer)
+        """How many of `layers`, which are in order, lie on this stage. What follows the last layer
+        (prediction heads) lies with it.
+        """
+        is_last = self.index == self.count - 1
+        end = len(layers) if is_last else bisect_right(layers, self.last_layer)
+        return end - bisect_left(layers, self.first_layer)
 
     @property
     def share_of_layers(self) -> Fraction:

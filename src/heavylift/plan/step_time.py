@@ -15,7 +15,7 @@ from functools import cached_property
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import GpuFacts
 from heavylift.facts.speed_schema import SpeedModelFacts
-from heavylift.plan.cache import state_parts_of, token_parts
+from heavylift.plan.cache_parts import state_parts_of, token_parts
 from heavylift.plan.layout import layout_rule
 from heavylift.plan.stages import stages
 from heavylift.plan.subject import Subject
@@ -120,14 +120,18 @@ def load_of(subject: Subject, layout: Layout) -> Load:
         read = [
             (part.bytes, kinds[part.id].shard == "expert")
             for part in stage_parts(subject, layout, stage)
-            if kinds[part.id].role not in _UNREAD_ROLES and not kinds[part.id].is_vision
+            if kinds[part.id].role not in _UNREAD_ROLES
+            and not kinds[part.id].is_vision
+            and not kinds[part.id].is_draft
         ]
         loads.append(
             StageLoad(
                 layers=stage.last_layer - stage.first_layer + 1,
                 dense_bytes=sum(size for size, routed in read if not routed),
                 expert_bytes=sum(size for size, routed in read if routed),
-                kv_bytes_per_token=sum(p.layer_bytes * stage.layers_in(p.layers) for p in tokens)
+                kv_bytes_per_token=float(
+                    sum(p.layer_bytes_per_token * stage.layers_in(p.layers) for p in tokens)
+                )
                 / dcp,
                 state_bytes_per_sequence=sum(
                     p.layer_bytes * stage.layers_in(p.layers) for p in states
@@ -257,6 +261,23 @@ class StepTime:
         parts[SpeedPart.COLLECTIVES] = self._collectives_s(tokens)
         parts[SpeedPart.FIXED] = load.layers * self.fixed_s_per_layer
         return parts
+
+    def step_base(self, batch: float, tokens_per_sequence: int = 1) -> tuple[float, float, float]:
+        """Seconds of a decode step's memory without KV, of its compute, and of what adds to both.
+
+        Formula: step = max(memory + tokens held × kv_s_per_token, compute) + rest
+        """
+        held = self._memory_parts(batch, 0.0, tokens_per_sequence)
+        tokens = self._stage_batch(batch) * tokens_per_sequence
+        rest = self._collectives_s(tokens) + self.load.layers * self.fixed_s_per_layer
+        memory = sum(held.values()) / self.constants.memory_efficiency
+        return memory, self.compute_s(tokens), rest
+
+    def kv_s_per_token(self, batch: float) -> float:
+        """Seconds that one token of context, held by any of `batch` sequences, adds to a step."""
+        kv = sum(stage.kv_bytes_per_token for stage in self.load.stages)
+        share = self._stage_batch(batch) / batch
+        return self._memory_s(kv) * share / self.constants.memory_efficiency
 
     def step_s(self, batch: float, context_tokens: float, tokens_per_sequence: int = 1) -> float:
         """Seconds of a decode step of `batch` sequences of a replica."""

@@ -132,6 +132,8 @@ class Subject:
     defaults: tuple[ResolvedDefault, ...]
     receipt: Receipt | None = None
     overrides: Mapping[str, int] = field(default_factory=dict)
+    kv_scale_bytes: float = 0.0
+    draft_tokens: int = 0
 
     @property
     def engine(self) -> EngineFacts:
@@ -181,6 +183,11 @@ class Subject:
             values,
         )
         return self.knowledge.shortened(key)
+
+    @property
+    def draft(self) -> bool:
+        """True when the prediction heads are loaded."""
+        return self.draft_tokens > 0
 
     @property
     def runs_on_host(self) -> bool:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
+from heavylift.checkpoint.adoption import UNSAID
 from heavylift.checkpoint.inventory import TensorGroup
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
-from heavylift.plan.arithmetic import ceil_div
+from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
+
+# Scales that are powers of two, as their own type or as plain bytes.
+_POWER_SCALES: Final = frozenset({"U8", "F8_E8M0"})
+# Tables of one row per token, and the rows they are filled up to a multiple of.
+_TABLE_ROLES: Final = frozenset({"embed", "lm_head"})
+_TABLE_ROWS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
     if padding is not None and _pads(padding, tensor, inner, spread=spread):
         padded = padding.floor * tensor
     ranks = 1 if spread else tensor * layout.data_parallel_size
-    multiple = subject.moe_backend_multiple or 1
+    multiple = (subject.moe_backend_multiple or 1) if _experts_are_mxfp4(subject) else 1
     width = ceil_div(padded, ranks)
     if not spread:
         width = ceil_div(width, multiple) * multiple
@@ -78,6 +86,17 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
         ranks=ranks,
         multiple=multiple,
     )
+
+
+def _experts_are_mxfp4(subject: Subject) -> bool:
+    """True for experts of 4 bits with a power of two as scale: what the backends' rules were read
+    for. Others are not known to be rounded up.
+    """
+    if subject.inventory is None:
+        return False
+    experts = [group for group in subject.inventory.groups if group.shard == "expert"]
+    scales = {group.dtype for group in experts if not group.params_each}
+    return bool(scales & _POWER_SCALES)
 
 
 def _pads(rule: ExpertPaddingRule, tensor: int, inner: int, *, spread: bool) -> bool:
@@ -110,6 +129,20 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
             )
         )
     return tuple(parts)
+
+
+def unsplit_bytes(subject: Subject, layout: Layout, stage: Stage) -> int:
+    """How much more a rank holds when tensors that nobody said how to split are on every one."""
+    inventory = subject.inventory
+    if inventory is None:
+        return 0
+    return sum(
+        _copies(subject, group, stage)
+        * (group.bytes_each - ceil_div(group.bytes_each, layout.tensor_parallel_size))
+        * group.per_layer
+        for group in inventory.groups
+        if group.shard == UNSAID
+    )
 
 
 def stage_bytes(subject: Subject, layout: Layout, stage: Stage) -> tuple[int, int]:
@@ -249,10 +282,14 @@ def _published_size(subject: Subject, layout: Layout, stage: Stage) -> Part:
 
 def _copies(subject: Subject, group: TensorGroup, stage: Stage) -> int:
     """How many of the group's layers (or 1 for a group outside the layers) lie on the stage."""
+    whole = 1 if group.layers is None else len(group.layers)
+    if group.shard == "on_disk":
+        return 0
+    if group.is_draft:
+        # Prediction heads follow the last layer, on its stage.
+        return whole if subject.draft and stage.index == stage.count - 1 else 0
     if group.is_vision:
-        if not subject.vision or not stage.holds(group.role):
-            return 0
-        return 1 if group.layers is None else len(group.layers)
+        return whole if subject.vision and stage.holds(group.role) else 0
     if group.layers is None:
         return int(stage.holds(group.role))
     return stage.layers_in(group.layers)
@@ -266,22 +303,34 @@ def _on_rank(
     experts: ExpertSplit | None,
 ) -> tuple[int, Split]:
     """Bytes of one layer's share of the group on a rank, and how that came about."""
-    tensor = layout.tensor_parallel_size
     whole = group.bytes_each * group.per_layer
-    match shard:
-        case "expert" if experts is not None:
-            share = whole * experts.experts * experts.width
-            return ceil_div(share, subject.dims["experts"] * experts.inner), experts.rule
-        case "tensor" if tensor > 1:
-            return _split(group, tensor) * group.per_layer, Split("tensor", {"ways": tensor})
-        case "kv_heads" if tensor > 1:
-            ways = min(tensor, subject.dims["kv_heads"])
-            return _split(group, ways) * group.per_layer, Split("kv_heads", {"ways": ways})
-        case "vision":
-            return whole, Split("copy")
-        case "replicated" if tensor > 1:
-            return whole, Split("replicated")
-    return whole, Split("whole")
+    if shard == "expert" and experts is not None:
+        share = whole * experts.experts * experts.width
+        return ceil_div(share, subject.dims["experts"] * experts.inner), experts.rule
+    if shard == "vision":
+        return whole, Split("copy")
+    tensor = layout.tensor_parallel_size
+    if shard == "tensor" and group.role in _TABLE_ROLES and _pads_tables(subject):
+        rows = round_up(group.split_size, _TABLE_ROWS)
+        whole = group.bytes_each * rows // group.split_size
+        return ceil_div(whole, tensor), _ways("tensor", tensor)
+    ways = {"tensor": tensor, "kv_heads": min(tensor, group.heads), UNSAID: tensor}.get(shard, 1)
+    if shard == UNSAID:
+        return ceil_div(group.bytes_each, ways) * group.per_layer, _ways(shard, ways)
+    if tensor > 1 and shard in ("tensor", "kv_heads"):
+        return _split(group, ways) * group.per_layer, Split(shard, {"ways": ways})
+    return whole, Split("replicated" if shard == "replicated" and tensor > 1 else "whole")
+
+
+def _ways(shard: str, ways: int) -> Split:
+    """A cut into `ways`; a whole one where there is a single rank."""
+    return Split(shard, {"ways": ways}) if ways > 1 else Split("whole")
+
+
+def _pads_tables(subject: Subject) -> bool:
+    """Engines that split tensors over ranks fill the token tables up to whole blocks of rows."""
+    rule = subject.scope.first(subject.engine.layouts)
+    return rule is not None and rule.splits == "ranks"
 
 
 def _split(group: TensorGroup, ways: int) -> int:

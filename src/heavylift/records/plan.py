@@ -157,8 +157,9 @@ class Rack:
 class PlanRequest:
     """What was asked. None means "not said": it is filled in, and the filling is listed.
 
-    `layout` None = search. `vision` False = the vision tower is not loaded. `variant` names a
-    published form of the checkpoint (`native`, `ud-q8-k-xl`).
+    `layout` None = search. `vision` False = the vision tower is not loaded. `draft_tokens` above
+    0 = the model's own prediction heads are loaded and draft so many tokens at a step. `variant`
+    names a published form of the checkpoint (`native`, `ud-q8-k-xl`).
     """
 
     model: str
@@ -177,6 +178,7 @@ class PlanRequest:
     max_num_seqs: int | None = None
     moe_backend: str | None = None
     vision: bool | None = None
+    draft_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

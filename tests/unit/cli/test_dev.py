@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,29 @@ def test_what_is_there_and_no_scenario_is_said(tmp_path: Path) -> None:
         with pytest.raises(HeavyliftError) as caught:
             load(str(path))
         assert caught.value.code == code
+
+
+def test_the_facts_of_the_next_model_are_written_from_its_config(tmp_path: Path) -> None:
+    """What comes out is a facts file of a known family; an unknown type is refused by name."""
+    config = {
+        "model_type": "qwen2",
+        "num_hidden_layers": 2,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 256,
+        "max_position_embeddings": 512,
+    }
+    given = ["--title", "Next", "--repo", "maker/next", "--source", "here", "--as-of", "2026-11-30"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    result = CliRunner().invoke(command, ["model-facts", str(tmp_path), *given])
+    assert result.exit_code == 0
+    read = tomllib.loads(result.stdout)
+    assert (read["family"], read["names"]) == ("qwen2", ["maker/next"])
+    assert read["dims"]["head_dim"]["value"] == 16
+    assert read["layers"]["all"]["value"] == "0-1"
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "novel"}))
+    refused = CliRunner().invoke(command, ["model-facts", str(tmp_path), *given])
+    assert isinstance(refused.exception, HeavyliftError)
+    assert refused.exception.code == "PLAN051"

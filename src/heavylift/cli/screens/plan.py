@@ -244,6 +244,9 @@ def _range(value: Interval, show: str = "{:,}") -> str:
 def _holds(plan: Plan) -> Iterator[Text]:
     held = plan.capacity
     context = format_tokens(plan.context_tokens)
+    if held.max_sequences.high is None:
+        yield from wrapped(text("plan.holds_unknown"), "")
+        return
     if not held.max_sequences.high:
         yield Text(text("plan.holds_nothing", context=context))
         return

@@ -1,0 +1,230 @@
+"""Tensors of files given the place a family describes for their module.
+
+The same network is published in many forms: a quantised layer is several tensors where the family
+lists one, the experts of a layer may be one tensor, and models with a vision tower wrap their text
+part. A tensor belongs to the module its name says; how it is cut follows from the module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from heavylift.checkpoint.grouping import HeaderGroup
+from heavylift.checkpoint.inventory import Inventory, TensorGroup
+from heavylift.checkpoint.quantisation_config import canonical
+
+UNSAID: Final = "unsaid"
+"""How a tensor meets the ranks whose place in the network nobody described."""
+
+_OTHER_ROLE: Final = "other"
+_PLAIN: Final = frozenset({"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"})
+_MAIN: Final = frozenset({"weight", "weight_packed", "qweight"})
+_EXPERT: Final = ".{e}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Disagreement:
+    """A tensor whose shape, or number, is not the one its family and config give it."""
+
+    found: HeaderGroup
+    expected: TensorGroup
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Adoption:
+    """The tensors of files by a family: `groups` to plan with, what is `missing` (tensors of a
+    group that no file holds), and what `disagrees`.
+    """
+
+    groups: tuple[TensorGroup, ...]
+    missing: tuple[TensorGroup, ...]
+    disagrees: tuple[Disagreement, ...]
+
+    def inventory(self, source: str) -> Inventory:
+        """The tensors as the files have them. `source` names the files."""
+        return Inventory(groups=self.groups, source=source, is_read=True)
+
+    @property
+    def unsaid(self) -> tuple[TensorGroup, ...]:
+        """Tensors whose place nobody described."""
+        return tuple(group for group in self.groups if group.shard == UNSAID)
+
+
+def adopt(groups: Iterable[HeaderGroup], expected: Iterable[TensorGroup]) -> Adoption:
+    """Every tensor of the files with the role and rules of the module it belongs to.
+
+    `expected` are the family's groups in their plain form. A module is there when any tensor of it
+    is; prediction heads may be left out of files.
+    """
+    book = _Book(expected)
+    found: list[TensorGroup] = []
+    disagrees: list[Disagreement] = []
+    for each in groups:
+        for part, owner in book.owners(each):
+            if owner is None:
+                found.append(_unsaid(part))
+                continue
+            if not _agrees(part, owner):
+                disagrees.append(Disagreement(found=part, expected=owner))
+            found.append(_placed(part, owner))
+    return Adoption(groups=tuple(found), missing=tuple(book.missing()), disagrees=tuple(disagrees))
+
+
+class _Book:
+    """The family's groups, by name, by module and by the module that holds experts."""
+
+    def __init__(self, expected: Iterable[TensorGroup]) -> None:
+        self._all = [replace(group, name=canonical(group.name)) for group in expected]
+        self._by_name: dict[str, list[int]] = {}
+        self._by_module: dict[str, list[int]] = {}
+        for index, group in enumerate(self._all):
+            module = _module(group.name)
+            self._by_name.setdefault(group.name, []).append(index)
+            self._by_module.setdefault(module, []).append(index)
+            if _EXPERT in module:
+                holder = module[: module.index(_EXPERT)]
+                self._by_module.setdefault(holder, []).append(index)
+        self._seen: dict[int, set[int]] = {index: set() for index in range(len(self._all))}
+
+    def owners(self, found: HeaderGroup) -> Iterator[tuple[HeaderGroup, TensorGroup | None]]:
+        """The parts of a group of the files, each with the family's group that it belongs to."""
+        name = canonical(found.pattern)
+        module = _module(name)
+        candidates = self._by_name.get(name) or self._by_module.get(module, [])
+        # The module of a tensor that is named without a last word, as fused experts are.
+        left = None if found.layers is None else set(found.layers)
+        for index in candidates:
+            group = self._all[index]
+            places = self._places(group, found.layers)
+            if left is None:
+                if group.layers is None:
+                    self._see(candidates, None)
+                    yield found, group
+                    return
+                continue
+            taken = left & places
+            if taken:
+                left -= taken
+                self._see(candidates, taken)
+                yield replace(found, layers=tuple(sorted(taken))), group
+        if left is None:
+            yield found, None
+        elif left:
+            yield replace(found, layers=tuple(sorted(left))), None
+
+    def _places(self, group: TensorGroup, layers: tuple[int, ...] | None) -> set[int]:
+        """Layers of the files that a group covers. Prediction heads with layers of their own are
+        counted from 0 in some files.
+        """
+        own = set(group.layers or ())
+        if group.is_draft and layers is not None and not own & set(layers):
+            return set(layers) if len(layers) <= len(own) else set()
+        return own
+
+    def _see(self, indices: Sequence[int], layers: set[int] | None) -> None:
+        for index in indices:
+            group = self._all[index]
+            if layers is None:
+                self._seen[index].add(-1)
+            elif group.is_draft:
+                self._seen[index].update(group.layers or ())
+            else:
+                self._seen[index].update(layers)
+
+    def missing(self) -> Iterator[TensorGroup]:
+        """Groups no tensor of the files belongs to, with the layers that lack them."""
+        for index, group in enumerate(self._all):
+            if group.is_draft:
+                continue
+            if group.layers is None:
+                if not self._seen[index]:
+                    yield group
+                continue
+            gone = tuple(layer for layer in group.layers if layer not in self._seen[index])
+            if gone:
+                yield replace(group, layers=gone)
+
+
+def _module(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _unsaid(found: HeaderGroup) -> TensorGroup:
+    plain = found.dtype in _PLAIN
+    return TensorGroup(
+        name=found.pattern,
+        dtype=found.dtype,
+        shape=found.shape,
+        role=_OTHER_ROLE,
+        shard=UNSAID,
+        axis=0,
+        layers=found.layers,
+        per_layer=found.per_layer,
+        bytes_each=found.bytes_each,
+        params_each=math.prod(found.shape) if plain else 0,
+    )
+
+
+def _placed(found: HeaderGroup, owner: TensorGroup) -> TensorGroup:
+    axis = _axis(found.shape, owner)
+    shard = owner.shard
+    if axis is None and shard in ("tensor", "kv_heads"):
+        shard = "replicated"
+    return replace(
+        owner,
+        name=found.pattern,
+        dtype=found.dtype,
+        shape=found.shape,
+        shard=shard,
+        axis=axis or 0,
+        layers=found.layers,
+        per_layer=found.per_layer,
+        bytes_each=found.bytes_each,
+        params_each=_params(found, owner),
+    )
+
+
+def _axis(shape: tuple[int, ...], owner: TensorGroup) -> int | None:
+    """The axis along which a tensor of a module is cut; None when it is too small to be.
+
+    The family's axis where its length goes with the cut one; else, for a form that stores the
+    matrix the other way round, the axis whose length does.
+    """
+    if math.prod(shape) <= 1:
+        return None
+    length = owner.split_size
+    places = (owner.axis, *range(len(shape)))
+    fits = [
+        place
+        for place in places
+        if place < len(shape) and shape[place] > 1 and _goes_with(shape[place], length)
+    ]
+    return fits[0] if fits else None
+
+
+def _goes_with(size: int, length: int) -> bool:
+    return length % size == 0 or size % length == 0
+
+
+def _params(found: HeaderGroup, owner: TensorGroup) -> int:
+    """Logical parameters of a tensor: as many as it has numbers; of packed ones, the module's."""
+    name = canonical(found.pattern)
+    if name == owner.name and found.shape == owner.shape:
+        return owner.params_each
+    if found.dtype in _PLAIN:
+        is_scale = name != owner.name and name.rpartition(".")[2] not in _MAIN
+        in_one = _EXPERT in owner.name and _EXPERT not in name
+        return math.prod(found.shape) if in_one or not is_scale else 0
+    return owner.params_each if name.rpartition(".")[2] in _MAIN else 0
+
+
+def _agrees(found: HeaderGroup, owner: TensorGroup) -> bool:
+    """False when the tensor of that very name, stored plainly, has another shape or number."""
+    if canonical(found.pattern) != owner.name or found.dtype not in _PLAIN:
+        return True
+    if owner.is_draft or not owner.params_each:
+        return found.shape == owner.shape or owner.is_draft
+    return (found.shape, found.per_layer) == (owner.shape, owner.per_layer)
