@@ -133,7 +133,7 @@ test-routers: setup $(RIVALS)/vllm-router $(RIVALS)/smg
 
 # A real server (Debian: postgresql), started in a temporary folder.
 test-postgres: $(VENV)-postgres/.installed
-	$(VENV)-postgres/bin/python -m pytest tests/postgres
+	HEAVYLIFT_POSTGRES=1 $(VENV)-postgres/bin/python -m pytest tests/postgres
 
 $(VENV)-postgres/.installed: pyproject.toml requirements/postgres.txt
 	$(PYTHON) -m venv $(VENV)-postgres

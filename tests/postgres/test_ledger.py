@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -27,7 +28,10 @@ from heavylift.gateway.postgres import (
 )
 from heavylift.gateway.quota import Bound, Cost, Limit, Limits, Refusal
 
-pytestmark = pytest.mark.postgres
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.skipif("HEAVYLIFT_POSTGRES" not in os.environ, reason="make test-postgres runs it"),
+]
 
 MACHINE: Final = Path(__file__).parents[1] / "property" / "test_gateway_quota.py"
 

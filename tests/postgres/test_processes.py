@@ -24,7 +24,10 @@ from heavylift.wire.client import Client, Endpoint
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import ChatRequest
 
-pytestmark = pytest.mark.postgres
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.skipif("HEAVYLIFT_POSTGRES" not in os.environ, reason="make test-postgres runs it"),
+]
 
 ASK = ChatRequest(model="scripted", messages=({"role": "user", "content": "hello"},), max_tokens=20)
 WAITS = "[pace]\ninterval_s = 60.0\n[reply]\ntokens = 20\n"

@@ -66,7 +66,7 @@ def test_both_kinds_of_engine_are_needed(
     programs: Path, prefill: tuple[str, ...], decode: tuple[str, ...]
 ) -> None:
     """One kind alone is a usual upstream."""
-    assert programs
+    assert programs.is_dir()
     with pytest.raises(HeavyliftError, match="GW008"):
         plan_router("smg", prefill, decode)
 
@@ -75,7 +75,7 @@ def test_a_router_that_ends_is_started_again_and_ends_with_the_gateway(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the same port; what is the gateway's own in the environment does not reach it."""
-    assert programs
+    assert programs.is_dir()
     monkeypatch.setenv("HEAVYLIFT_GATEWAY_DATABASE", "postgresql://u:secret@h/d")
     plan = plan_router("smg", *ENGINES)
     port = int(plan.url.rpartition(":")[2])
