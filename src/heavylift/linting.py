@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -66,12 +68,27 @@ class Linting:
                 lambda table: FlagTable(catalog.flags(table), abbreviates=table in abbreviating),
             ),
             models=catalog.command_models(),
-            cards=(*map(_planned_card, catalog.gpus()), *self._other_cards()),
+            cards=(*self._catalogued_cards(), *self._other_cards()),
             overheads=catalog.command_cards().overheads,
             changes=catalog.name_changes(),
             rules=catalog.command_rules(),
             plan=self._plan,
         )
+
+    def _catalogued_cards(self) -> Iterator[Card]:
+        """Cards with facts of their own. Of shared memory a command may rely on all that the driver
+        can be made to give: whether it was, nothing in a command says.
+        """
+        shares = {share.id: share for share in self.catalog.memory_shares()}
+        for gpu in self.catalog.gpus():
+            card = _planned_card(gpu)
+            share = shares.get(gpu.memory_share or "")
+            if share is None:
+                yield card
+            else:
+                sold = int(gpu.memory_nameplate.value * GIB)
+                most = max(card.memory_bytes, share.most_bytes(sold))
+                yield replace(card, memory_bytes=most, planned=False)
 
     def _other_cards(self) -> tuple[Card, ...]:
         """Cards without a file of their own. A name that has one by now is left to it."""
@@ -136,7 +153,7 @@ def _planned_card(gpu: GpuFacts) -> Card:
     return Card(
         id=gpu.id,
         title=gpu.title,
-        names=(*gpu.aliases, gpu.id),
+        names=(*gpu.aliases, *gpu.text_names, gpu.id),
         vendor=gpu.vendor,
         architecture=gpu.architecture,
         memory_bytes=gpu.memory_visible.value,

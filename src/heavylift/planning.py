@@ -28,7 +28,7 @@ from heavylift.checkpoint.files import Files, LocalFiles
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
 from heavylift.checkpoint.read import Checkpoint, read_files
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
 from heavylift.facts.schema import (
@@ -37,18 +37,37 @@ from heavylift.facts.schema import (
     FactKind,
     FamilyFacts,
     GpuFacts,
+    MemoryShareRule,
     ModelFacts,
     NodeFacts,
     VariantFacts,
 )
 from heavylift.inspecting import CONFIG, CONFIG_LIMIT_BYTES, Reach, is_path, read_hub
 from heavylift.plan import compare as comparing
+from heavylift.plan.fit import capability, fit_model
 from heavylift.plan.fixes import fixes
-from heavylift.plan.planner import Knowledge, Machine, best_plan, with_receipt
-from heavylift.plan.rack import parse_rack, resolve_rack
+from heavylift.plan.have import Have, of_rack, parse_have
+from heavylift.plan.planner import (
+    Choice,
+    Knowledge,
+    Machine,
+    best_plan,
+    choose,
+    subjects,
+    with_receipt,
+)
+from heavylift.plan.rack import count_rack, parse_rack, resolve_rack
+from heavylift.plan.search import search
+from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
-from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
+from heavylift.plan.thumb import rules_of_thumb
+from heavylift.plan.variants import variant_table
+from heavylift.records.fit import FitList, FitMiss, FitRow
+from heavylift.records.plan import Capacity, Note, Plan, PlanRequest, Rack, SmallerRack
 from heavylift.records.receipt import Receipt
+from heavylift.records.search import Searched
+from heavylift.records.variants import VariantTable
+from heavylift.units import GIB, MIB
 
 THIS_MACHINE: Final = "this-machine"
 
@@ -243,18 +262,140 @@ class Planning:
             found = self._smallest(request, knowledge, gpu)
         if receipt is not None:
             found = with_receipt(found, receipt, knowledge)
+        found = self._with_share(found, knowledge)
         if not with_fixes:
             return found
         return replace(found, fixes=fixes(found, knowledge))
+
+    def _with_share(self, plan: Plan, knowledge: Knowledge) -> Plan:
+        """On a machine with shared memory: what of it the plan counts, and how to have more."""
+        gpu = knowledge.machines[plan.rack.gpu].gpu
+        share = self._share(gpu)
+        if share is None:
+            return plan
+        most = share.most_bytes(int(gpu.memory_nameplate.value * GIB))
+        shown = gpu.memory_visible.value
+        code = "shared_memory" if share.setting is None or most <= shown else "shared_memory_more"
+        setting = (
+            "" if share.setting is None else share.setting.format(mib=most // MIB, gb=most // GIB)
+        )
+        params: dict[str, Scalar] = {"shown": shown, "most": most, "setting": setting}
+        return replace(plan, notes=(*plan.notes, Note(code=code, params=params)))
+
+    def have(self, text: str) -> Have:
+        """What somebody has: sizes as they are said (`512GB-mac`), or a rack of the catalogue.
+
+        Raises PLAN006 for a machine of an unknown kind, PLAN007 for a card without a count, and
+        what `rack` raises.
+        """
+        said = parse_have(text, self.catalog.memory_shares(), datetime.now(UTC).date())
+        if said is not None:
+            return said
+        gpu, rack = self.rack(text)
+        if rack is None:
+            raise HeavyliftError("PLAN007", {"text": text, "gpu": gpu.title})
+        return of_rack(text, rack, self._machines[gpu.id], self._share(gpu))
+
+    def _share(self, gpu: GpuFacts) -> MemoryShareRule | None:
+        shares = {share.id: share for share in self.catalog.memory_shares()}
+        return None if gpu.memory_share is None else shares.get(gpu.memory_share)
+
+    def variants(self, model: str, have: Have | None = None) -> VariantTable:
+        """The published forms of a model of the catalogue, against what somebody has."""
+        knowledge = self.knowledge(model)
+        catalogued = replace(knowledge, machines=Loaded(self.catalog.ids("gpus"), self._machine))
+        book = self.catalog.variant_reports(knowledge.model.model.id)
+        return variant_table(catalogued, book, have)
+
+    def fit(self, text: str, context_tokens: int | None = None) -> FitList:
+        """Every model and variant of the catalogue that a rack holds, the most capable first.
+
+        On a machine with shared memory also those that fit once its driver gives more of it.
+        Raises PLAN007 for a card without a count, and what `rack` raises.
+        """
+        gpu, rack = self.rack(text)
+        if rack is None:
+            node = self._machines[gpu.id].node
+            if node.gpus_per_node.value > 1:
+                raise HeavyliftError("PLAN007", {"text": text, "gpu": gpu.title})
+            rack = count_rack(gpu, node, 1, text=text)
+        share = self._share(gpu)
+        have = of_rack(text, rack, self._machines[gpu.id], share)
+        most = have.memory_bytes // rack.gpu_count
+        shown = gpu.memory_visible.value
+        rows: list[FitRow] = []
+        misses: list[FitMiss] = []
+        for identifier in self.catalog.ids("models"):
+            knowledge = self.knowledge_of(self.catalog.model(identifier))
+            for each in fit_model(knowledge, rack, context_tokens):
+                if isinstance(each, FitRow):
+                    rows.append(each)
+                    continue
+                raised = None
+                if most > shown:
+                    raised = self._raised(knowledge, rack, most, each, context_tokens)
+                if raised is None:
+                    misses.append(each)
+                else:
+                    rows.append(raised)
+        rows.sort(key=capability)
+        misses.sort(key=lambda miss: (miss.short_bytes is None, miss.short_bytes or 0))
+        return FitList(
+            rack=rack,
+            visible_bytes=shown,
+            raised_bytes=most if most > shown else None,
+            setting=None if share is None else share.setting,
+            rows=tuple(rows),
+            misses=tuple(misses),
+        )
+
+    def _raised(
+        self,
+        knowledge: Knowledge,
+        rack: Rack,
+        most: int,
+        miss: FitMiss,
+        context_tokens: int | None,
+    ) -> FitRow | None:
+        """A variant that missed, on the same machine with its driver's share at the most."""
+        if miss.short_bytes is None:
+            return None
+        machine = self._machines[rack.gpu]
+        visible = replace(machine.gpu.memory_visible, value=most)
+        larger = replace(machine, gpu=replace(machine.gpu, memory_visible=visible))
+        known = replace(knowledge, machines={rack.gpu: larger})
+        for each in fit_model(known, rack, context_tokens):
+            if isinstance(each, FitRow) and each.variant == miss.variant:
+                return replace(each, raised=True)
+        return None
+
+    def search(self, build: Callable[[Rack], PlanRequest], knowledge: Knowledge) -> Searched:
+        """The best way to serve on every card, out of every rack, engine, KV dtype and layout."""
+        racks = [
+            rack
+            for identifier in self.catalog.ids("gpus")
+            for rack in comparing.rack_sizes(knowledge, identifier)
+        ]
+        return search(knowledge, racks, build)
+
+    def with_rules_of_thumb(self, plan: Plan) -> Plan:
+        """The plan with what the usual rules of thumb say of it."""
+        answers = rules_of_thumb(plan, self.catalog.rules_of_thumb())
+        return replace(plan, rules_of_thumb=answers)
 
     def compare(
         self,
         racks: tuple[str, ...],
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
+        *,
+        with_speed: bool = False,
     ) -> comparing.Comparison:
-        """A row per rack, in order. A rack that cannot be planned spoils no other's row."""
-        rows = []
+        """A row per rack, in order. A rack that cannot be planned spoils no other's row.
+
+        `with_speed`: each with a forecast and the rents of its card.
+        """
+        rows: list[comparing.CompareRow] = []
         failures = []
         seen: set[str] = set()
         for text in dict.fromkeys(racks):
@@ -267,6 +408,11 @@ class Planning:
             if plan.rack.label not in seen:
                 seen.add(plan.rack.label)
                 rows.append(comparing.row(plan, knowledge))
+        if with_speed:
+            facts, prices = self.catalog.speed(), self.catalog.prices()
+            rows = [
+                comparing.with_speed_and_rent(row, knowledge, facts, prices.rentals) for row in rows
+            ]
         return comparing.Comparison(
             model=knowledge.model.model.id,
             title=knowledge.model.model.title,
@@ -279,30 +425,43 @@ class Planning:
     ) -> Plan:
         gpu, rack = self.rack(text)
         if rack is None:
-            return self._smallest(build, knowledge, gpu)
-        return best_plan(build(rack), knowledge)
+            return self._smallest(build, knowledge, gpu, with_lost=False)
+        return choose(build(rack), knowledge).plan(with_lost=False)
 
     def _smallest(
         self,
         build: Callable[[Rack], PlanRequest],
         knowledge: Knowledge,
         gpu: GpuFacts,
+        *,
+        with_lost: bool = True,
     ) -> Plan:
-        found: Plan | None = None
+        found: Choice | None = None
         failed: HeavyliftError | None = None
-        for size in comparing.rack_sizes(knowledge, gpu.id, text=gpu.title):
-            rack = replace(size, reading="smallest_count")
+        smaller: list[SmallerRack] = []
+        sizes = comparing.rack_sizes(knowledge, gpu.id, text=gpu.title)
+        for size in sizes:
+            request = build(replace(size, reading="smallest_count"))
             try:
-                found = best_plan(build(rack), knowledge)
+                asked = subjects(request, knowledge)
+                hopeless = None if size is sizes[-1] else too_small(request, asked)
+                if hopeless is not None:
+                    smaller.append(hopeless)
+                    continue
+                found = choose(request, knowledge, asked)
             except HeavyliftError as error:
                 # A count at which no layout exists is passed over; the next may have one.
+                smaller.append(refused_rack(request, error, gpu))
                 failed = error
                 continue
-            if found.capacity_verdict is not Capacity.DOES_NOT_FIT:
-                return found
+            if found.best.fits is not Capacity.DOES_NOT_FIT:
+                break
+            smaller.append(smaller_rack(found.best))
         if found is None:
             raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
-        return found
+        plan = found.plan(with_lost=with_lost)
+        below = tuple(each for each in smaller if each.gpus < plan.rack.gpu_count)
+        return replace(plan, smaller=below)
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -339,8 +498,6 @@ class Planning:
             aliases=(),
             memory_nameplate=measured(memory / 10**9, "GB"),
             memory_visible=measured(memory, "bytes"),
-            memory_bandwidth=measured(0.0, "TB/s"),
-            link_bandwidth=None,
             native_formats=measured("", "names"),
             node=THIS_MACHINE,
         )

@@ -19,9 +19,10 @@ from heavylift.facts.catalog import Catalog
 from heavylift.launch.embedded import launch
 from heavylift.launch.runner import Served, serve
 from heavylift.quality import run as quality
-from heavylift.quality.records import Comparison, Question, Side, Verdict
+from heavylift.quality.records import Comparison, Question, Verdict
 from heavylift.recipe.engines import embedded
 from heavylift.recipe.engines.embedded import EmbeddedSettings
+from heavylift.records.served_model import ServedModel
 from heavylift.verify import run as verify
 from heavylift.verify.records import Profile, Status
 from heavylift.verify.suites import shipped
@@ -154,8 +155,8 @@ def _compared(reference: Served, candidate: Served, key: str) -> Comparison:
         candidate=Endpoint.parse(candidate.address, key),
         questions=asked,
         margin=0.05,
-        reference_side=Side(name="reference", model="smollm2"),
-        candidate_side=Side(name="candidate", model="smollm2"),
+        reference_side=ServedModel(url="reference", model="smollm2"),
+        candidate_side=ServedModel(url="candidate", model="smollm2"),
         noise_floor=False,
         concurrency=2,
         limits=Limits(first_byte_s=60.0, gap_s=60.0, total_s=90.0),

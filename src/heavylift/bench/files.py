@@ -10,6 +10,7 @@ import msgspec
 from heavylift.bench.records import Report, Sample
 from heavylift.bench.schedule import Arrival, parse_trace
 from heavylift.errors import HeavyliftError
+from heavylift.records.served_model import ServedModel
 from heavylift.wire.failures import UNDECODABLE
 
 _FEWEST_CHARS = 2000
@@ -58,6 +59,18 @@ def read_samples(path: Path) -> tuple[Sample, ...]:
         return tuple(msgspec.json.decode(line, type=Sample) for line in text.splitlines() if line)
     except UNDECODABLE as problem:
         raise HeavyliftError("USE062", {"path": str(path), "detail": str(problem)}) from problem
+
+
+class _Head(msgspec.Struct):
+    target: ServedModel
+
+
+def read_target(path: Path) -> ServedModel | None:
+    """What a report says was measured; None for a file of samples."""
+    try:
+        return msgspec.json.decode(_read(path), type=_Head).target
+    except UNDECODABLE:
+        return None
 
 
 def _read(path: Path) -> str:

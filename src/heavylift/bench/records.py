@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from heavylift.records.served_model import ServedModel
+from heavylift.telemetry.gpu_readings import GpuReading
 from heavylift.wire.failures import Failure
 
 SCHEMA: Final = 1
@@ -128,15 +129,15 @@ class ServerPoint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
-    """What one stage of load showed. Latencies are of successful requests only; None = none was.
+class Figures:
+    """What the samples of one stage say by themselves. Latencies are of successful requests only;
+    None = none was.
 
     `itl_is_chunk_gap`: chunks hold several tokens each, so the gaps are not per token.
     `counted_by_server` False = chunks were counted in place of tokens, at least for some.
     `goodput_per_s` None = no SLO was given. `window_s`: first send to last byte.
     """
 
-    load: Load
     requests: RequestCounts
     window_s: float
     ttft_s: Distribution | None
@@ -150,7 +151,6 @@ class Stage:
     chunks_per_token: float | None
     output_tokens_per_s: float
     total_tokens_per_s: float | None
-    offered_per_s: float | None
     achieved_per_s: float
     error_rate: float
     goodput_per_s: float | None
@@ -160,8 +160,40 @@ class Stage:
     reasoning_share: float | None
     cached_share: float | None
     output_length_deviation: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forecast:
+    """What the rack was expected to do at this stage's load, beside what was measured.
+
+    `bound_tpot_s` is the time the memory takes for the bytes of a step at its full bandwidth: no
+    engine is faster. `bound_ratio` = bound / measured. The band is a forecast; `place` is where the
+    measured time lies: `inside`, `faster` or `slower`. `experts_ratio`: the part of a layer's
+    experts that a step reads; None for a dense model.
+    """
+
+    measured_tpot_s: float
+    bound_tpot_s: float
+    bound_ratio: float
+    band_low_s: float
+    band_high_s: float
+    place: str
+    evidence: str
+    experts_ratio: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage(Figures):
+    """One stage of load: its figures, what was going on in the client, the engine and the GPUs
+    meanwhile, and whether it is valid. `offered_per_s` None = a closed loop offers no rate.
+    """
+
+    load: Load
+    offered_per_s: float | None
     client: ClientHealth
     server: tuple[ServerPoint, ...]
+    gpus: tuple[GpuReading, ...] = ()
+    forecast: Forecast | None = None
     valid: bool
     invalid_reasons: tuple[str, ...]
 
@@ -222,10 +254,15 @@ class MetricChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Two runs side by side. `pairs`: requests with the same prompt in both; 0 = unpaired."""
+    """Two runs side by side. `pairs`: requests with the same prompt in both; 0 = unpaired.
+
+    `target_*`: what was measured; None = the file holds only its requests.
+    """
 
     a: str
     b: str
     pairs: int
     changes: tuple[MetricChange, ...]
+    target_a: ServedModel | None = None
+    target_b: ServedModel | None = None
     schema: int = SCHEMA

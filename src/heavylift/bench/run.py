@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,12 +23,16 @@ from heavylift.bench.prompts import (
     Writer,
     chars_per_token,
 )
-from heavylift.bench.records import Found, Load, LoadKind, Report, Sample, Stage
+from heavylift.bench.records import Figures, Forecast, Found, Load, LoadKind, Report, Sample, Stage
 from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
 from heavylift.records.served_model import ServedModel
 from heavylift.telemetry.engine_queue import MetricNames
+from heavylift.telemetry.gpu_watch import Command, GpuWatch
 from heavylift.wire.client import Client, Endpoint, Identity, Limits, unanswered
+
+if TYPE_CHECKING:  # the planner is loaded only where a plan is given: a benchmark starts at once
+    from heavylift.plan.speed import Forecaster
 
 _CALIBRATION_CHARS: Final = 8000
 _WARM_UP_TOKENS: Final = 8
@@ -44,7 +48,8 @@ class Wish:
 
     `loads` are the stages. With `find_under`, the highest concurrency that meets that SLO is
     searched, at most `loads[0].concurrency`, and the stages are the tries. `warm_up` None = as
-    many requests as there are at once. `trace` empty = prompts are made.
+    many requests as there are at once. `trace` empty = prompts are made. `gpu_command`: what is
+    asked about the GPUs meanwhile; None = nothing is. `forecaster`: of the plan that is served.
     """
 
     endpoint: Endpoint
@@ -60,6 +65,8 @@ class Wish:
     bounds: validity.Bounds = field(default_factory=validity.Bounds)
     samples_file: Path | None = None
     metric_names: MetricNames = field(default_factory=dict)
+    gpu_command: Command | None = None
+    forecaster: Forecaster | None = None
     variant: str | None = None
     release: str | None = None
     is_quantised: bool | None = None
@@ -129,7 +136,10 @@ class _Bench:
         """Send one load and work out its figures."""
         wish = self._wish
         run = Run(self._client, self._asking, self._write)
-        async with Monitor(self._client, wish.metric_names) as monitor:
+        async with (
+            Monitor(self._client, wish.metric_names) as monitor,
+            GpuWatch(wish.gpu_command) as watch,
+        ):
             if load.kind is LoadKind.CLOSED:
                 await run.closed(self._conversations(load.requests), load.concurrency or 1)
             else:
@@ -145,9 +155,11 @@ class _Bench:
             offered_per_s=_offered_per_s(load, run.samples),
             client=client,
             server=monitor.points(),
+            gpus=tuple(watch.points),
+            forecast=_forecast(load, figures, wish.forecaster),
             valid=not reasons,
             invalid_reasons=reasons,
-            **{name: getattr(figures, name) for name in stats.Figures.__slots__},
+            **{each.name: getattr(figures, each.name) for each in fields(figures)},
         )
         self.stages.append(stage)
         self._on_step("stage", {"stage": stage})
@@ -190,6 +202,14 @@ class _Bench:
     def _write(self, sample: Sample) -> None:
         if self._written is not None:
             self._written.write(msgspec.json.encode(sample) + b"\n")
+
+
+def _forecast(load: Load, figures: Figures, forecaster: Forecaster | None) -> Forecast | None:
+    if forecaster is None:
+        return None
+    from heavylift.bench import roofline  # noqa: PLC0415 - the planner's records, where one is given
+
+    return roofline.forecast(load, figures, forecaster)
 
 
 def _offered_per_s(load: Load, samples: Sequence[Sample]) -> float | None:

@@ -61,7 +61,7 @@ _USERS: Final = ("human", "user")
 
 
 def parse_trace(text: str, path: str) -> tuple[Arrival, ...]:
-    """The arrivals of a trace: CSV with a header, or a JSON object per line.
+    """The arrivals of a trace: CSV with a header, a JSON object per line, or a JSON list of them.
 
     Times are milliseconds when `timestamp` is a whole number (as Mooncake's traces have it),
     seconds when it is a fraction, or a date (as Azure's). Conversations without times
@@ -69,7 +69,8 @@ def parse_trace(text: str, path: str) -> tuple[Arrival, ...]:
     Raises USE061 with the line that cannot be read, USE076 with one that states no size, USE071
     for a trace without any.
     """
-    rows = _json_rows(text, path) if text.lstrip().startswith("{") else _csv_rows(text)
+    reader = {"{": _json_rows, "[": _json_list}.get(text.lstrip()[:1])
+    rows = _csv_rows(text) if reader is None else reader(text, path)
     arrivals = [_arrival(row, path, line) for line, row in rows]
     if not arrivals:
         raise HeavyliftError("USE071", {"path": path})
@@ -86,6 +87,13 @@ def _json_rows(text: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield line, msgspec.json.decode(row, type=dict[str, Any])
         except UNDECODABLE as problem:
             raise _unreadable(path, line, str(problem)) from problem
+
+
+def _json_list(text: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        yield from enumerate(msgspec.json.decode(text, type=list[dict[str, Any]]), 1)
+    except UNDECODABLE as problem:
+        raise _unreadable(path, 1, str(problem)) from problem
 
 
 def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any]]]:

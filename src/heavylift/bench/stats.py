@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from heavylift.bench.records import (
     Comparison,
     Distribution,
+    Figures,
     Found,
     MetricChange,
     RequestCounts,
@@ -76,34 +76,6 @@ def counts(samples: Sequence[Sample]) -> RequestCounts:
     return RequestCounts(
         ok=len(samples) - failed, failed=failed, failures=dict(sorted(failures.items()))
     )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Figures:
-    """What the samples of one stage say by themselves; the fields are those of `Stage`."""
-
-    requests: RequestCounts
-    window_s: float
-    ttft_s: Distribution | None
-    ttfa_s: Distribution | None
-    tpot_s: Distribution | None
-    itl_s: Distribution | None
-    e2e_s: Distribution | None
-    stamp_error_s: Distribution | None
-    itl_is_chunk_gap: bool
-    counted_by_server: bool
-    chunks_per_token: float | None
-    output_tokens_per_s: float
-    total_tokens_per_s: float | None
-    achieved_per_s: float
-    error_rate: float
-    goodput_per_s: float | None
-    slo_met: bool | None
-    prompt_tokens_mean: float | None
-    output_tokens_mean: float | None
-    reasoning_share: float | None
-    cached_share: float | None
-    output_length_deviation: float | None
 
 
 def figures(samples: Sequence[Sample], slo: Slo | None = None) -> Figures:

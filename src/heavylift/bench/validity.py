@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from heavylift.bench.records import ClientHealth, Sample
-from heavylift.bench.stats import Figures
+from heavylift.bench.records import ClientHealth, Figures, Sample
 from heavylift.wire.failures import Failure
 
 _TIMEOUTS: Final = frozenset(

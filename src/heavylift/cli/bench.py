@@ -14,14 +14,18 @@ from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.served import OutputFile, Served, served_options
 from heavylift.cli.text import text
-from heavylift.errors import Exit, HeavyliftError
+from heavylift.errors import Exit, HeavyliftError, reason
+from heavylift.records.sink import Sink
 
 if TYPE_CHECKING:  # imported when a benchmark runs: --help stays fast
-    from heavylift.bench.records import Load
+    from heavylift.bench.records import Load, Report
     from heavylift.bench.run import Wish
+    from heavylift.plan.speed import Forecaster
+    from heavylift.records.plan import Plan
 
 _FILE: Final = OutputFile()
 _READABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_RUNNABLE: Final = click.Path(exists=True, dir_okay=False, executable=True, path_type=Path)
 _COUNT: Final = click.IntRange(min=1)
 _SIMPLE_REQUESTS: Final = 10
 
@@ -66,6 +70,8 @@ class _Options:
     timeout: float | None
     max_error_rate: float
     samples: Path | None
+    plan: str | None
+    gpu_tool: Path | None
 
 
 @command.command("run", help=text("bench.help.run"))
@@ -123,6 +129,8 @@ class _Options:
     help=text("bench.max_error_rate"),
 )
 @click.option("--samples", type=_FILE, metavar="FILE.jsonl", help=text("bench.samples"))
+@click.option("--plan", metavar="FILE|last", help=text("bench.plan"))
+@click.option("--gpu-tool", type=_RUNNABLE, help=text("served.gpu_tool"))
 @click.option("--html", type=_FILE, help=text("bench.html"))
 @served_options
 @json_option
@@ -131,7 +139,9 @@ def run(url: str, html: Path | None, as_json: bool, **given: Any) -> int:
     from heavylift.bench import run as bench
 
     served = Served.taken_from(given)
-    wish = _wish(url, served, _Options(**given))
+    options = _Options(**given)
+    plan = _plan(options.plan)
+    wish = _wish(url, served, options, plan)
     out = sink(as_json)
     on_step = _on_step(out.step)
     report = asyncio.run(bench.run(wish, on_step))
@@ -143,6 +153,8 @@ def run(url: str, html: Path | None, as_json: bool, **given: Any) -> int:
         samples = () if wish.samples_file is None else read_samples(wish.samples_file)
         html.write_text(page.render(report, samples), "utf-8")
         out.note("bench.html_written", path=html)
+    if plan is not None:
+        _keep_anchor(out, plan, report)
     if report.samples_file is not None:
         out.next_command(f"heavylift bench compare OTHER.jsonl {report.samples_file}")
     found_nothing = report.found is not None and report.found.concurrency is None
@@ -157,8 +169,9 @@ def run(url: str, html: Path | None, as_json: bool, **given: Any) -> int:
 def compare(a: Path, b: Path, seed: int, as_json: bool) -> int:
     """Compare two runs; one that is worse anywhere ends with status 1."""
     import random
+    from dataclasses import replace
 
-    from heavylift.bench.files import read_samples
+    from heavylift.bench.files import read_samples, read_target
     from heavylift.bench.stats import compare as compared
 
     chance = random.Random(seed).random  # noqa: S311 - resampling, not secrecy
@@ -166,18 +179,60 @@ def compare(a: Path, b: Path, seed: int, as_json: bool) -> int:
     for path, samples in runs.items():
         if not samples:
             raise HeavyliftError("USE071", {"path": str(path)})
-    comparison = compared(runs[a], runs[b], names=(str(a), str(b)), chance=chance)
+    comparison = replace(
+        compared(runs[a], runs[b], names=(str(a), str(b)), chance=chance),
+        target_a=read_target(a),
+        target_b=read_target(b),
+    )
     sink(as_json).record("bench_compare", comparison)
     return Exit.NEGATIVE if any(change.is_worse for change in comparison.changes) else Exit.OK
 
 
-def _wish(url: str, served: Served, options: _Options) -> Wish:
+def _plan(stated: str | None) -> Plan | None:
+    """The plan of what is served: a file, or the one that was made last."""
+    from heavylift.cli import last
+
+    if stated is None:
+        return None
+    if stated == "last":
+        return last.load()
+    try:
+        return last.decode_plan(Path(stated).read_bytes(), stated)
+    except OSError as problem:
+        raise HeavyliftError("PLAN041", {"path": stated, "reason": reason(problem)}) from problem
+
+
+def _keep_anchor(out: Sink, plan: Plan, report: Report) -> None:
+    from heavylift.bench.roofline import anchors
+    from heavylift.cli.anchors import keep
+    from heavylift.plan.command import layout_flags
+
+    path = keep(plan, anchors(report.stages))
+    if path is not None:
+        out.note(
+            "bench.anchor_kept",
+            path=path,
+            command=f"heavylift speed {plan.model} --on {plan.rack.label} --engine {plan.engine}"
+            f" {layout_flags(plan.layout)} --anchor {path}",
+        )
+
+
+def _forecaster(plan: Plan) -> Forecaster:
+    from heavylift.plan.speed import forecaster
+    from heavylift.planning import Planning
+
+    planning = Planning()
+    return forecaster(plan, planning.knowledge(plan.model), planning.catalog.speed())
+
+
+def _wish(url: str, served: Served, options: _Options, plan: Plan | None) -> Wish:
     from heavylift.bench.files import read_prose, read_trace, shipped_prose
     from heavylift.bench.prompts import Workload
     from heavylift.bench.run import Wish
     from heavylift.bench.slo import Slo
     from heavylift.bench.validity import Bounds
     from heavylift.facts.catalog import Catalog
+    from heavylift.telemetry.gpu_watch import tool_for
     from heavylift.wire.client import Limits
 
     if options.find and options.slo is None:
@@ -213,9 +268,11 @@ def _wish(url: str, served: Served, options: _Options) -> Wish:
         bounds=Bounds(error_rate=options.max_error_rate),
         samples_file=options.samples,
         metric_names=Catalog().metric_names(),
+        gpu_command=tool_for(url, options.gpu_tool),
+        forecaster=None if plan is None else _forecaster(plan),
         variant=served.variant,
         release=served.release,
-        is_quantised=served.quantised,
+        is_quantised=served.is_copy(),
     )
 
 

@@ -18,18 +18,37 @@ from heavylift.planning import Planning
 @click.argument("model")
 @click.option("--on", "racks", multiple=True, metavar="RACK", help=text("option.on_several"))
 @click.option("--all", "every", is_flag=True, help=text("option.all"))
+@click.option("--search", "searched", is_flag=True, help=text("option.search"))
 @plan_options
 @json_option
-def command(model: str, racks: tuple[str, ...], every: bool, as_json: bool, **options: Any) -> int:
+def command(
+    model: str,
+    racks: tuple[str, ...],
+    every: bool,
+    searched: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Compare, show; 0 when at least one rack holds the model, 3 when none could be planned."""
-    if not racks and not every:
+    if not racks and not every and not searched:
         raise click.UsageError(text("usage.compare_what"))
     planning = Planning()
     knowledge = planning.knowledge(model)
     wish = Wish.of(model, options)
+    if searched:
+        found = planning.search(lambda rack: wish.request(planning, rack), knowledge)
+        sink(as_json).record("search", found)
+        any_holds = any(way.verdict.is_positive for way in found.best)
+        return Exit.OK if any_holds else Exit.NEGATIVE
     if every:
         racks = (*racks, *(gpu.title for gpu in planning.catalog.gpus()))
-    comparison = planning.compare(racks, lambda rack: wish.request(planning, rack), knowledge)
+    comparison = planning.compare(
+        racks,
+        lambda rack: wish.request(planning, rack),
+        knowledge,
+        # All cards are an overview; the ones named are a choice, with its speed and price.
+        with_speed=not every,
+    )
     out = sink(as_json)
     out.record("compare", comparison)
     if not comparison.rows:

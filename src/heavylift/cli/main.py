@@ -15,6 +15,8 @@ from heavylift.locale import catalogue
 COMMANDS: Final = {
     "plan": "plan",
     "compare": "compare",
+    "fit": "fit",
+    "variants": "variants",
     "explain": "explain",
     "speed": "speed",
     "pd": "pd",

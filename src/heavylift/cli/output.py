@@ -28,6 +28,9 @@ WIDTH: Final = 80
 _SCREENS: Final = {
     "plan": "plan",
     "compare": "compare",
+    "fit": "fit",
+    "variants": "variants",
+    "search": "search",
     "explain": "explain",
     "facts": "facts",
     "inspect": "inspect",

@@ -28,13 +28,18 @@ from heavylift.records.plan import Plan, Status
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help=text("option.receipt"),
 )
+@click.option("--rules", is_flag=True, help=text("option.rules"))
 @json_option
-def command(model: str, rack_text: str, receipt: Path | None, as_json: bool, **options: Any) -> int:
+def command(
+    model: str, rack_text: str, receipt: Path | None, rules: bool, as_json: bool, **options: Any
+) -> int:
     """Plan, show, remember; the exit status is the verdict."""
     out = sink(as_json)
     catalog = Catalog()
     planning = Planning(catalog, reach=reach_hub(catalog, None, out))
     plan = make(Wish.of(model, options), rack_text, receipt, planning=planning)
+    if rules:
+        plan = planning.with_rules_of_thumb(plan)
     last.save(plan)
     for defect in planning.remarks:
         words = text(f"defect.{defect.problem}", detail=defect.detail)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from heavylift.cli.text import text
+from heavylift.errors import HeavyliftError
 from heavylift.wire.client import Endpoint
 
 KEY_VARIABLE: Final = "HEAVYLIFT_API_KEY"
@@ -67,6 +68,22 @@ class Served:
     def taken_from(cls, given: dict[str, Any]) -> Served:
         """Takes its options out of all options given."""
         return cls(**{name: given.pop(name) for name in cls.__slots__})
+
+    def is_copy(self) -> bool | None:
+        """Whether a quantised copy stands for the model: as stated, else by the facts, which know
+        the bytes of a published variant and of the model's own checkpoint. None = nobody knows.
+        """
+        if self.quantised is not None or not (self.model and self.variant):
+            return self.quantised
+        from heavylift.facts.catalog import Catalog
+
+        try:
+            model = Catalog().model(self.model)
+        except HeavyliftError:
+            return None
+        sizes = {each.id: each.bytes_total for each in model.variants}
+        size = sizes.get(self.variant)
+        return None if size is None or model.totals is None else size < model.totals.bytes
 
     def endpoint(self, url: str) -> Endpoint:
         """The endpoint of a URL; the key is read from the environment, never from the arguments."""

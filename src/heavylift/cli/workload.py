@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from heavylift.bench.roofline import anchors
 from heavylift.cli import last
+from heavylift.cli.anchors import AnchorFile
 from heavylift.cli.request import Tokens, Wish, check_layout_fits_rack, service_options
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError, reason
@@ -111,12 +113,6 @@ def workload_options(function: F) -> F:
     return service_options(function)
 
 
-class _Anchors(msgspec.Struct, forbid_unknown_fields=True):
-    """Measured points of one service, written by hand."""
-
-    points: list[AnchorPoint]
-
-
 class _Load(msgspec.Struct):
     kind: str
     concurrency: int | None
@@ -127,6 +123,8 @@ class _Times(msgspec.Struct):
 
 
 class _Stage(msgspec.Struct):
+    """What an anchor needs of a stage: a report of another version has other fields beside."""
+
     load: _Load
     tpot_s: _Times | None
     prompt_tokens_mean: float | None
@@ -136,29 +134,9 @@ class _Stage(msgspec.Struct):
 
 
 class _Benchmark(msgspec.Struct):
-    """What a benchmark's report says of the time per output token, stage by stage."""
+    """What a benchmark's report says, stage by stage."""
 
-    stages: list[_Stage]
-
-    @property
-    def points(self) -> list[AnchorPoint]:
-        """Valid stages of a fixed number of clients whose lengths the server counted."""
-        return [
-            AnchorPoint(
-                concurrency=stage.load.concurrency,
-                input_tokens=round(stage.prompt_tokens_mean),
-                output_tokens=max(1, round(stage.output_tokens_mean)),
-                cached_ratio=stage.cached_share or 0.0,
-                tpot_s=stage.tpot_s.p50,
-            )
-            for stage in self.stages
-            if stage.valid
-            and stage.load.kind == "closed"
-            and stage.load.concurrency is not None
-            and stage.tpot_s is not None
-            and stage.prompt_tokens_mean is not None
-            and stage.output_tokens_mean is not None
-        ]
+    stages: tuple[_Stage, ...]
 
 
 @dataclass(frozen=True)
@@ -269,13 +247,15 @@ def read_anchors(path: Path) -> tuple[AnchorPoint, ...]:
     """
     try:
         document = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        shape: type[_Anchors | _Benchmark] = _Benchmark if "stages" in document else _Anchors
-        points = msgspec.convert(document, shape).points
+        if "stages" in document:
+            points = anchors(msgspec.convert(document, _Benchmark).stages)
+        else:
+            points = tuple(msgspec.convert(document, AnchorFile).points)
     except (OSError, msgspec.MsgspecError) as error:
         raise HeavyliftError("PLAN076", {"path": str(path), "reason": reason(error)}) from error
     if not points or any(point.tpot_s <= 0 for point in points):
         raise HeavyliftError("PLAN076", {"path": str(path), "reason": "tpot_s > 0"})
-    return tuple(points)
+    return points
 
 
 def holds_nothing(plan: Plan) -> bool:

@@ -28,6 +28,11 @@ class BadServer:
     every: int = 1
     interval_s: float = 0.0
 
+    @property
+    def is_front(self) -> bool:
+        """True for one that stands in front of a healthy engine, and is held against that."""
+        return self.caught_by.startswith("against.")
+
     def scenario(self) -> Scenario:
         """What it plays."""
         healthy = load("obliging")
@@ -59,6 +64,10 @@ def _defect(
         every=every,
         interval_s=interval_s,
     )
+
+
+def _front(name: str, defect: Defect, caught_by: str, called: str) -> BadServer:
+    return BadServer(name=name, caught_by=f"against.{caught_by}", called=called, defect=defect)
 
 
 def _fault(name: str, called: str, fault: Fault, *, every: int = 2) -> BadServer:
@@ -98,6 +107,26 @@ BAD_SERVERS: Final = (
     _defect(Defect.BLIND, "images.shape", "wrong_answer"),
     _defect(Defect.JSON_IGNORED, "structured.schema", "not_json"),
     _defect(Defect.STREAM_LOSES_END, "basics.parity", "stream_differs"),
+    _defect(Defect.RESPONSES_REPEATED, "responses.stream", "marker_leak"),
+    _defect(Defect.DYNAMIC_TOOLS_IGNORED, "tools.declared_later", "no_call"),
+    _defect(Defect.DYNAMIC_TOOLS_UNCHECKED, "tools.declared_wrongly", "not_refused"),
+    _defect(Defect.LIMIT_CRASHES, "context.just_over", "server_error"),
+    _defect(Defect.PICTURE_CRASHES, "images.oversize", "server_error"),
+    _defect(Defect.CACHE_FORGETS, "basics.two_turns", "wrong_answer"),
+    # Gateways, and pools apart, that do not pass on what the engine says.
+    _front("front-loses-end", Defect.STREAM_LOSES_END, "text", "text_differs"),
+    _front("front-without-thinking", Defect.THINKING_MISSING, "thinking", "reasoning_differs"),
+    _front("front-without-parser", Defect.TOOL_CALL_AS_TEXT, "tools", "calls_differs"),
+    _front("front-untypes-tools", Defect.TOOL_ARGUMENTS_UNTYPED, "tools", "calls_differs"),
+    _front(
+        "front-changes-template",
+        Defect.TEMPLATE_CHANGED,
+        "prompt_tokens",
+        "prompt_tokens_differs",
+    ),
+    _front("front-takes-any-model", Defect.ANY_MODEL, "refusals", "failure_differs"),
+    _front("front-mixes-answers", Defect.ANSWERS_MIXED, "together", "text_differs"),
+    _front("transfer-loses-middle", Defect.MIDDLE_LOST, "long", "text_differs"),
     # Replies that do not arrive.
     _fault(
         "breaks-mid-stream", "stream_broken", Fault(kind=FaultKind.BREAK_STREAM, after_tokens=3)

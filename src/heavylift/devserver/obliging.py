@@ -24,13 +24,15 @@ _LEAK: Final = "<|close|>message<|sep|>"
 _TOKEN: Final = re.compile(r"\w{1,6}|[^\w\s]")
 _WORDS: Final = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath")
 _DEEPEST_REFERENCE: Final = 12
+_WIDEST: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """A request that is refused with 400."""
+    """A request that is refused, with 400 unless `status` says otherwise."""
 
     message: str
+    status: int = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,9 +56,21 @@ class _Ask:
 
     @property
     def tools(self) -> list[Mapping[str, Any]]:
-        """The functions on offer."""
+        """The functions on offer: of the request, and of system messages that declare some."""
         listed = self.body.get("tools")
-        return [tool["function"] for tool in listed] if isinstance(listed, list) else []
+        tools = list(listed) if isinstance(listed, list) else []
+        if Defect.DYNAMIC_TOOLS_IGNORED not in self.defects:
+            tools += [tool for each in self.declarations for tool in _listed(each["tools"])]
+        return [tool["function"] for tool in tools]
+
+    @property
+    def declarations(self) -> list[Mapping[str, Any]]:
+        """The messages that declare tools."""
+        return [message for message in self.messages if "tools" in message]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def oblige(body: Mapping[str, Any], reply: Reply, number: int) -> Reply | Refusal:
@@ -67,6 +81,10 @@ def oblige(body: Mapping[str, Any], reply: Reply, number: int) -> Reply | Refusa
     pictures = _pictures(ask)
     if isinstance(pictures, Refusal):
         return pictures
+    if Defect.DYNAMIC_TOOLS_UNCHECKED not in defects and not all(
+        map(_makes_sense, ask.declarations)
+    ):
+        return Refusal(message="tools are declared in system messages, each with its own name")
     calls = _calls(ask)
     text = "" if calls else _stopped(_answer(ask, pictures), ask)
     obliging = msgspec.structs.replace(
@@ -97,7 +115,8 @@ def count_tokens(body: Mapping[str, Any], reply: Reply) -> int:
     if Defect.MARKERS_SPECIAL in reply.defects:
         for marker in _MARKERS:
             text = text.replace(marker, " x ")
-    return 4 + len(_TOKEN.findall(text))
+    template = 11 if Defect.TEMPLATE_CHANGED in reply.defects else 4
+    return template + len(_TOKEN.findall(text))
 
 
 def plain_text(content: Any) -> str:
@@ -166,7 +185,8 @@ def _recalled(ask: _Ask, _: Sequence[Picture]) -> str | None:
         return None
     text = ask.everything
     told = re.search(rf"The access number of {asked[1]} is (\d+)\.", text)
-    if told is None:
+    roles = [message.get("role") for message in ask.messages]
+    if told is None or (Defect.CACHE_FORGETS in ask.defects and "assistant" in roles):
         return "It was not said."
     in_the_middle = len(text) / 4 < told.start() < len(text) * 3 / 4
     return "It was not said." if Defect.MIDDLE_LOST in ask.defects and in_the_middle else told[1]
@@ -232,6 +252,8 @@ def _pictures(ask: _Ask) -> tuple[Picture, ...] | Refusal:
         head, _, data = url.partition(";base64,")
         if not head.startswith("data:image/"):
             return Refusal(message="only data URLs are taken")
+        if Defect.PICTURE_CRASHES in ask.defects and _is_wide(data):
+            return Refusal(message="CUDA out of memory", status=500)
         try:
             pictures.append(decode_png(base64.b64decode(data, validate=True)))
         except ValueError:
@@ -239,7 +261,29 @@ def _pictures(ask: _Ask) -> tuple[Picture, ...] | Refusal:
     return tuple(pictures)
 
 
+def _is_wide(data: str) -> bool:
+    """True for a PNG of more pixels a side than anybody draws."""
+    head = base64.b64decode(data[:64])
+    return int.from_bytes(head[16:20]) > _WIDEST
+
+
 # --- tools ---------------------------------------------------------------------------------------
+
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,255}")
+
+
+def _makes_sense(message: Mapping[str, Any]) -> bool:
+    """True for a declaration of tools as the format has them."""
+    tools = message["tools"]
+    if message.get("role") != "system" or not isinstance(tools, list):
+        return False
+    names = [
+        tool["function"].get("name")
+        for tool in tools
+        if isinstance(tool, dict) and isinstance(tool.get("function"), dict)
+    ]
+    good = all(isinstance(name, str) and _NAME.fullmatch(name) for name in names)
+    return good and len(names) == len(tools) == len(set(names))
 
 
 def _calls(ask: _Ask) -> tuple[ToolCall, ...]:

@@ -99,6 +99,20 @@ class Defect(StrEnum):
     BLIND = "blind"
     JSON_IGNORED = "json_ignored"
     STREAM_LOSES_END = "stream_loses_end"
+    RESPONSES_REPEATED = "responses_repeated"
+    """On the responses route a marker leaks into the stream and the answer follows again."""
+    DYNAMIC_TOOLS_IGNORED = "dynamic_tools_ignored"
+    """Tools that a system message declares are not offered to the model."""
+    DYNAMIC_TOOLS_UNCHECKED = "dynamic_tools_unchecked"
+    """Declarations that make no sense are taken."""
+    LIMIT_CRASHES = "limit_crashes"
+    """A prompt just over the limit ends in a server error."""
+    PICTURE_CRASHES = "picture_crashes"
+    """A picture of many pixels ends in a server error."""
+    TEMPLATE_CHANGED = "template_changed"
+    """The prompt is rendered by another template, of more tokens."""
+    CACHE_FORGETS = "cache_forgets"
+    """What stands in a prefix that was asked before is lost."""
 
 
 class Server(_Table, frozen=True, kw_only=True):

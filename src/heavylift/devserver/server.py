@@ -35,6 +35,8 @@ from heavylift.devserver.render import (
     Script,
     error_document,
 )
+from heavylift.devserver.responses import PATH as RESPONSES_PATH
+from heavylift.devserver.responses import ResponsesDialect, as_chat
 from heavylift.devserver.scenario import Defect, Fault, FaultKind, Scenario, Then
 from heavylift.wire.failures import UNDECODABLE
 
@@ -43,8 +45,11 @@ HOST: Final = "127.0.0.1"
 _DIALECTS: Final[dict[str, Callable[[Script], Dialect]]] = {
     "/v1/chat/completions": ChatDialect,
     "/v1/messages": MessagesDialect,
+    RESPONSES_PATH: ResponsesDialect,
 }
 _BODY_BYTES: Final = 64 * 2**20
+_OVER: Final = 256
+"""Tokens over the limit at which an engine that does not see them coming fails."""
 _SLOTS: Final = 2
 """Slots that an engine which loses them has."""
 
@@ -250,7 +255,7 @@ class ScriptedServer:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         began_at = asyncio.get_running_loop().time()
-        content = _decoded(await request.read())
+        content = as_chat(_decoded(await request.read()))
         question = asked(content, len(self.records) + 1)
         if question is None:
             return _error(400, "messages and model are required", "invalid_request_error")
@@ -284,7 +289,7 @@ class ScriptedServer:
         turn = turn_of_mind(chosen, self._mixed_up(question))
         if isinstance(turn, Refusal):
             record.ending = Ending.REFUSED
-            return _error(400, turn.message, "invalid_request_error")
+            return _error(turn.status, turn.message, "invalid_request_error")
         record.fault = None if turn.fault is None else turn.fault.kind
         early = await self._fail_early(request, turn, record)
         if early is not None:
@@ -362,9 +367,15 @@ class ScriptedServer:
         if question.model not in self.scenario.server.models and Defect.ANY_MODEL not in defects:
             return _error(404, f"The model `{question.model}` does not exist.", "not_found_error")
         tokens = prompt_tokens(choose(self.scenario, question), question)
-        if tokens >= self.scenario.server.context_tokens and Defect.CUT_SILENTLY not in defects:
-            return self._too_long(tokens)
-        return None
+        return None if tokens < self.scenario.server.context_tokens else self._over_limit(tokens)
+
+    def _over_limit(self, tokens: int) -> web.Response | None:
+        defects = self.scenario.reply.defects
+        if Defect.CUT_SILENTLY in defects:
+            return None
+        if Defect.LIMIT_CRASHES in defects and tokens < self.scenario.server.context_tokens + _OVER:
+            return _error(500, "internal server error", "internal_error")
+        return self._too_long(tokens)
 
     def _refuse_key(self, request: web.Request) -> web.Response | None:
         key = self.scenario.server.key

@@ -45,7 +45,11 @@ from heavylift.facts.schema import (
     CheckpointFormat,
     EngineFacts,
     FamilyFacts,
+    Golden,
+    GoldenBook,
     GpuFacts,
+    MemoryShareBook,
+    MemoryShareRule,
     MetricBook,
     ModelFacts,
     NodeFacts,
@@ -66,6 +70,8 @@ from heavylift.facts.symptom_consistency import symptom_defects
 from heavylift.facts.symptom_schema import (
     SymptomBook,
 )
+from heavylift.facts.thumb_schema import ThumbRuleBook, ThumbRuleFacts
+from heavylift.facts.variant_schema import VariantReportBook
 
 R = TypeVar("R")
 
@@ -91,6 +97,7 @@ class Catalog:
         self.root = root
         self._tables: dict[str, dict[str, Any]] = {}
         self._records: dict[str, Any] = {}
+        self._ids: dict[str, tuple[str, ...]] = {}
 
     # --- what is asked for -----------------------------------------------------------------------
 
@@ -109,6 +116,16 @@ class Catalog:
     def node(self, identifier: str) -> NodeFacts:
         """The node type of that id."""
         return self._load(NodeFacts, f"nodes/{identifier}.toml", id=identifier)
+
+    def memory_shares(self) -> tuple[MemoryShareRule, ...]:
+        """The rules of machines whose memory processor and GPU share."""
+        if "memory_shares" not in {path.stem for path in self.root.glob("*.toml")}:
+            return ()
+        return self._load(MemoryShareBook, "memory_shares.toml").shares
+
+    def rules_of_thumb(self) -> tuple[ThumbRuleFacts, ...]:
+        """What others plan with instead of an account."""
+        return self._load(ThumbRuleBook, "rules_of_thumb.toml").rules
 
     def family(self, identifier: str) -> FamilyFacts:
         """The architecture family of that id, with the tensor lists of all its file formats."""
@@ -158,6 +175,12 @@ class Catalog:
         """How the tensors of any model are named."""
         return self._load(TensorBook, "checkpoints/tensors.toml")
 
+    def variant_reports(self, model: str) -> VariantReportBook:
+        """What is reported of the forms of a model id; an empty book when nothing is."""
+        if model not in self.ids("variants"):
+            return VariantReportBook(model=model, reports=())
+        return self._load(VariantReportBook, f"variants/{model}.toml")
+
     def metric_names(self) -> Mapping[str, tuple[str, ...]]:
         """Figure of an engine's metrics -> the names that engines give it."""
         book = self._load(MetricBook, "served/metrics.toml")
@@ -166,6 +189,10 @@ class Catalog:
     def reply_formats(self) -> tuple[ReplyFormat, ...]:
         """What is known of the replies of models: their markers, what they can do."""
         return self._load(ReplyBook, "served/replies.toml").formats
+
+    def goldens(self) -> tuple[Golden, ...]:
+        """Requests whose number of prompt tokens is known."""
+        return self._load(GoldenBook, "served/goldens.toml").goldens
 
     def symptoms(self) -> tuple[SymptomBook, ...]:
         """All books of symptoms."""
@@ -254,6 +281,11 @@ class Catalog:
 
     def ids(self, kind: str) -> tuple[str, ...]:
         """The ids of a kind of facts (`models`, `gpus`, `engines`, …), in alphabetical order."""
+        if kind not in self._ids:
+            self._ids[kind] = self._list(kind)
+        return self._ids[kind]
+
+    def _list(self, kind: str) -> tuple[str, ...]:
         if kind == "families":
             found = [path.parent.name for path in self.root.glob("families/*/architecture.toml")]
         else:
@@ -353,6 +385,8 @@ class Catalog:
             models=_collect(self.model, self.ids("models"), defects),
             books=_collect(self.recipes, self.ids("recipes"), defects),
             showcases=_collect(_anyway(self.showcase), self._showcases(), defects),
+            reports=_collect(self.variant_reports, self.ids("variants"), defects),
+            shares=_collect(_anyway(self.memory_shares), ("memory_shares",), defects),
         )
         self._check_books(defects)
         defects += self._command_defects()
@@ -377,13 +411,18 @@ class Catalog:
         return defects
 
     def _check_books(self, defects: list[Defect]) -> None:
-        """The facts of speed, of money and of what is served: read as one record each."""
+        """The facts of speed, of money and of what is served, and the rules of thumb: read as one
+        record each.
+        """
+        if (self.root / "rules_of_thumb.toml").is_file():
+            _collect(_anyway(self.rules_of_thumb), ("rules_of_thumb",), defects)
         books: dict[str, Callable[[], object]] = {"speed": self.speed, "prices": self.prices}
         present = [kind for kind in books if self.ids(kind)]
         _collect(lambda kind: books[kind](), present, defects)
         served: dict[str, Callable[[], object]] = {
             "metrics": self.metric_names,
             "replies": self.reply_formats,
+            "goldens": self.goldens,
         }
         _collect(lambda name: served[name](), self.ids("served"), defects)
         names: dict[str, Callable[[], object]] = {

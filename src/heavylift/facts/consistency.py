@@ -23,6 +23,7 @@ from heavylift.facts.schema import (
     GpuFacts,
     KvDtypeRule,
     MemoryRule,
+    MemoryShareRule,
     ModelFacts,
     NodeFacts,
     RecipeBook,
@@ -33,6 +34,7 @@ from heavylift.facts.schema import (
     TensorPattern,
     VariantFacts,
 )
+from heavylift.facts.variant_schema import VariantReportBook
 from heavylift.facts.vocabulary import RankNumbers
 from heavylift.units import GB, GIB
 
@@ -58,6 +60,8 @@ class Everything:
     models: Sequence[ModelFacts]
     books: Sequence[RecipeBook]
     showcases: Sequence[Showcase]
+    shares: Sequence[Sequence[MemoryShareRule]] = ()
+    reports: Sequence[VariantReportBook] = ()
 
 
 def defects(everything: Everything) -> Iterator[Defect]:
@@ -75,10 +79,16 @@ def defects(everything: Everything) -> Iterator[Defect]:
         yield from _model_defects(model, everything)
     for book in everything.books:
         yield from _book_defects(book, everything)
+    yield from _book_reference_defects(everything)
+    yield from _all_name_defects(everything)
+
+
+def _book_reference_defects(everything: Everything) -> Iterator[Defect]:
+    for reports in everything.reports:
+        yield from _report_defects(reports, everything)
     for showcase in everything.showcases:
         if showcase.model not in everything.ids["models"]:
             yield Defect("showcase.toml: model", "unknown_model", showcase.model)
-    yield from _all_name_defects(everything)
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -134,10 +144,23 @@ def _gpu_defects(gpu: GpuFacts, everything: Everything) -> Iterator[Defect]:
             yield Defect(f"{file}: node", "node_of_another_card", f"{node.id}: {node.gpu}")
     sold = gpu.memory_nameplate.value
     shown = gpu.memory_visible.value
+    yield from _share_defects(f"{file}: memory_share", gpu, everything)
     # Some makers' nameplate "GB" are GiB, so the driver may show that much, never more. Less than
     # half is a slip of the unit (a count of MiB), not what firmware keeps back.
     if not sold * GB / 2 <= shown <= sold * GIB:
         yield Defect(f"{file}: memory_visible", "not_the_nameplate", f"{shown:,} B, {sold:g} GB")
+
+
+def _share_defects(where: str, gpu: GpuFacts, everything: Everything) -> Iterator[Defect]:
+    """A rule of shared memory must exist, and the driver show no more than it allows."""
+    if gpu.memory_share is None or not everything.shares:
+        return
+    rules = {rule.id: rule for shares in everything.shares for rule in shares}
+    rule = rules.get(gpu.memory_share)
+    if rule is None:
+        yield Defect(where, "unknown_share", gpu.memory_share)
+    elif gpu.memory_visible.value > rule.most_bytes(int(gpu.memory_nameplate.value * GIB)):
+        yield Defect(where, "more_than_shared", f"{gpu.memory_visible.value:,} B")
 
 
 # --- families and models -------------------------------------------------------------------------
@@ -508,3 +531,30 @@ def _ranks(recipe: RecipeFacts) -> int | None:
     if recipe.tensor_parallel_size is None:
         return None
     return recipe.tensor_parallel_size * recipe.pipeline_parallel_size * recipe.data_parallel_size
+
+
+# --- reports on variants
+# ---------------------------------------------------------------------------
+
+
+def _report_defects(book: VariantReportBook, everything: Everything) -> Iterator[Defect]:
+    """Reports must be of a known model, and what they refer to must be there."""
+    file = f"variants/{book.model}.toml"
+    if book.model not in everything.ids["models"]:
+        yield Defect(f"{file}: model", "unknown_model", book.model)
+    known = {report.id for report in book.reports}
+    yield from _repeated(file, (report.id for report in book.reports))
+    variants = {
+        variant.id
+        for model in everything.models
+        if model.id == book.model
+        for variant in model.variants
+    }
+    for report in book.reports:
+        where = f"{file}: {report.id}"
+        if report.dominated_by is not None and report.dominated_by not in known:
+            yield Defect(f"{where}.dominated_by", "unknown_report", report.dominated_by)
+        if report.variant is not None and variants and report.variant not in variants:
+            yield Defect(f"{where}.variant", "unknown_variant", report.variant)
+        if report.plans_on is not None and report.plans_on not in everything.ids["engines"]:
+            yield Defect(f"{where}.plans_on", "unknown_engine", report.plans_on)

@@ -13,11 +13,11 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 _MAX_LENGTH: Final = 200
 
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]]] = {
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -58,19 +58,50 @@ def _refuse_other_syntax(node: ast.expr, text: str) -> None:
             raise ExpressionError(text)
 
 
-def _value(node: ast.expr, dims: Mapping[str, int], text: str) -> Fraction:
+_Computed = Callable[[Mapping[str, int]], "int | Fraction"]
+
+
+def _divide(left: int | Fraction, right: int | Fraction) -> int | Fraction:
+    """The quotient, exact: whole where it is whole."""
+    if isinstance(left, int) and isinstance(right, int):
+        quotient, rest = divmod(left, right)
+        return Fraction(left, right) if rest else quotient
+    return Fraction(left) / right
+
+
+_COMPUTE: Final[
+    Mapping[type[ast.operator], Callable[[int | Fraction, int | Fraction], int | Fraction]]
+] = {**_OPERATORS, ast.Div: _divide}
+
+
+@lru_cache(maxsize=4096)
+def _compiled(text: str) -> _Computed:
+    """The expression as a function of the dimensions: facts are evaluated thousands of times in a
+    search, and taken apart once.
+    """
+    return _function(_parse(text), text)
+
+
+def _function(node: ast.expr, text: str) -> _Computed:
     match node:
         case ast.Constant(value=int() as number):
-            return Fraction(number)
-        case ast.Name(id=name) if name in dims:
-            return Fraction(dims[name])
-        case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_value(left, dims, text), _value(right, dims, text))
-        case ast.Call(args=[argument]):
-            return Fraction(math.ceil(_value(argument, dims, text)))
+            return lambda _: number
         case ast.Name(id=name):
-            raise ExpressionError(f"{text}: {name}")
+            return lambda dims: _named(dims, name, text)
+        case ast.BinOp(left=left, op=op, right=right):
+            compute = _COMPUTE[type(op)]
+            first, second = _function(left, text), _function(right, text)
+            return lambda dims: compute(first(dims), second(dims))
+        case ast.Call(args=[argument]):
+            inner = _function(argument, text)
+            return lambda dims: math.ceil(inner(dims))
     raise ExpressionError(text)
+
+
+def _named(dims: Mapping[str, int], name: str, text: str) -> int:
+    if name not in dims:
+        raise ExpressionError(f"{text}: {name}")
+    return dims[name]
 
 
 def evaluate(expression: str | int, dims: Mapping[str, int]) -> int:
@@ -81,8 +112,10 @@ def evaluate(expression: str | int, dims: Mapping[str, int]) -> int:
     """
     if isinstance(expression, int):
         return expression
+    if expression in dims:
+        return dims[expression]
     try:
-        result = _value(_parse(expression), dims, expression)
+        result = _compiled(expression)(dims)
     except ZeroDivisionError as error:
         raise ExpressionError(expression) from error
     if result.denominator != 1:
@@ -90,6 +123,7 @@ def evaluate(expression: str | int, dims: Mapping[str, int]) -> int:
     return result.numerator
 
 
+@lru_cache(maxsize=4096)
 def names(expression: str | int) -> frozenset[str]:
     """The dimension names used in `expression`.
 

@@ -26,6 +26,7 @@ from heavylift.facts.schema import (
     KvDtypeRule,
     LayoutRule,
     MemoryRule,
+    MemoryShareRule,
     ModelFacts,
     NodeFacts,
     PipelineRule,
@@ -44,6 +45,8 @@ from heavylift.facts.speed_schema import (
     SpeedSpreadFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
+from heavylift.facts.thumb_schema import ThumbRuleFacts
+from heavylift.facts.variant_schema import VariantReportFacts
 
 _Field = tuple[type, str]
 
@@ -85,6 +88,8 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (GpuFacts, "power"): ("W",),
     (NodeFacts, "gpus_per_node"): ("GPUs",),
     (NodeFacts, "gpus_per_link_domain"): ("GPUs",),
+    (NodeFacts, "most_nodes"): ("machines",),
+    (GpuFacts, "pci_ids"): ("ids",),
     (SpeedModelFacts, "memory_efficiency"): ("part of the peak bandwidth",),
     (SpeedModelFacts, "compute_efficiency"): ("part of the dense BF16 peak",),
     (SpeedModelFacts, "prefill_floor"): ("us per layer",),
@@ -111,6 +116,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (QuantisedFacts, "layers"),
         (MemoryRule, "low"),
         (MemoryRule, "high"),
+        (MemoryShareRule, "kept_bytes"),
         (CheckFacts, "values"),
         (AcceptanceFacts, "accepted_tokens"),
         (AssumptionFacts, "value"),
@@ -127,6 +133,10 @@ _FRACTIONS: Final[frozenset[_Field]] = frozenset(
     {
         (BudgetRule, "default"),
         (BudgetRule, "default_vision_factor"),
+        (BudgetRule, "default_with_vision"),
+        (MemoryShareRule, "default_ratio"),
+        (ThumbRuleFacts, "low_ratio"),
+        (ThumbRuleFacts, "high_ratio"),
         (SpeedModelFacts, "memory_efficiency"),
         (SpeedModelFacts, "compute_efficiency"),
         (SpeedModelFacts, "prefill_pool_use"),
@@ -159,6 +169,9 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (LayoutRule, "expert_parallel"): ("none", "tensor_times_data", "free"),
     (LayoutRule, "splits"): ("ranks", "layers"),
     (MemoryRule, "segment"): ("workspace", "outside_pool"),
+    (ThumbRuleFacts, "base"): ("memory", "weights"),
+    (VariantReportFacts, "host"): ("gpus", "unified", "ram", "stream"),
+    (VariantReportFacts, "confidence"): ("reported", "confirmed", "claimed"),
     (EngineSupportRule, "status"): tuple(RecipeStatus),
 }
 """Fields whose words the planner tells apart; any other word would be taken for something else."""

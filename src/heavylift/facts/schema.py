@@ -297,19 +297,31 @@ class ModelFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpuFacts:
-    """One card. `memory_nameplate` is what is sold, `memory_visible` what the driver offers."""
+    """One card, as the driver shows it. `memory_nameplate` is what is sold, `memory_visible` what
+    the driver offers.
+
+    `devices_per_card`: a card that the driver shows as several devices; all facts are of one
+    device, and racks count devices. `memory_share` names the rule of a machine whose memory is
+    shared by processor and GPU: the nameplate is then the machine's, and visible what the driver
+    gives unasked. No `memory_bandwidth` = nobody said. `pci_ids` are `vendor:device`, by spaces.
+    `text_names` are names it has in running texts only: a bare number is no name to type.
+    """
 
     id: str
     title: str
     vendor: str
     architecture: str
     aliases: tuple[str, ...]
+    text_names: tuple[str, ...] = ()
     memory_nameplate: Fact[float]
     memory_visible: Fact[int]
-    memory_bandwidth: Fact[float]
-    link_bandwidth: Fact[float] | None
+    memory_bandwidth: Fact[float] | None = None
+    link_bandwidth: Fact[float] | None = None
     native_formats: Fact[str]
     node: str
+    devices_per_card: int = 1
+    memory_share: str | None = None
+    pci_ids: Fact[str] | None = None
     dense_bf16: Fact[float] | None = None
     dense_fp8: Fact[float] | None = None
     dense_fp4: Fact[float] | None = None
@@ -318,13 +330,50 @@ class GpuFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeFacts:
-    """How a card is built into machines: GPUs per node, and per fast-link domain."""
+    """How a card is built into machines: GPUs per node, and per fast-link domain.
+
+    `most_nodes`: so many of the machines are joined at most; None = as many as are wanted.
+    """
 
     id: str
     title: str
     gpu: str
     gpus_per_node: Fact[int]
     gpus_per_link_domain: Fact[int]
+    most_nodes: Fact[int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryShareRule(Rule):
+    """How much of a machine's memory its driver gives to the GPU.
+
+    Of `memory` bytes the driver gives `default_ratio` unasked. With `setting` (a command with
+    `{mib}` or `{gb}` to fill in; None = there is nothing to set) it gives all but `kept_bytes`,
+    which the system needs. `hosts` are words by which people name such machines.
+    """
+
+    id: str
+    title: str
+    default_ratio: float
+    kept_bytes: int
+    setting: str | None = None
+    hosts: tuple[str, ...] = ()
+
+    def unasked_bytes(self, memory: int) -> int:
+        """What the driver gives of `memory` bytes as it is delivered."""
+        return int(memory * self.default_ratio)
+
+    def most_bytes(self, memory: int) -> int:
+        """What it can be made to give, at least what it gives unasked."""
+        unasked = self.unasked_bytes(memory)
+        return unasked if self.setting is None else max(unasked, memory - self.kept_bytes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryShareBook:
+    """All rules of shared memory."""
+
+    shares: tuple[MemoryShareRule, ...]
 
 
 # --- engines -------------------------------------------------------------------------------------
@@ -348,7 +397,8 @@ class BudgetRule(Rule):
     count against the fraction; all others must fit beside it in what the driver shows. Where the
     engine computes its default, `default_reserved` is what it leaves free (bytes, an expression),
     at least the floor; the fraction is rounded to three digits and multiplied by
-    `default_vision_factor` when a vision tower is loaded.
+    `default_vision_factor` when a vision tower is loaded. `default_with_vision` is the default of
+    an engine that states another one for then.
     """
 
     fraction_flag: str
@@ -358,6 +408,7 @@ class BudgetRule(Rule):
     default_reserved: str | None = None
     default_reserved_floor_bytes: int = 0
     default_vision_factor: float = 1.0
+    default_with_vision: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -665,6 +716,25 @@ class ReplyBook:
     """All known formats."""
 
     formats: tuple[ReplyFormat, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Golden(Rule):
+    """A request to models of `families` whose prompt is known to have so many tokens: the user's
+    `content`, and what joins the body (JSON).
+    """
+
+    name: str
+    content: str
+    body: str
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenBook:
+    """All known counts."""
+
+    goldens: tuple[Golden, ...]
 
 
 # --- what is shown first --------------------------------------------------------------------------

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
 from heavylift.plan.cache_parts import bytes_per_token, state_parts_of, token_parts
-from heavylift.plan.capacity import capacity
-from heavylift.plan.memory import Memory, capacity_verdict, limits, memory, stage_rows
+from heavylift.plan.capacity import capacity, most_kv_tokens
+from heavylift.plan.memory import (
+    Memory,
+    capacity_verdict,
+    limits,
+    memory,
+    stage_rows,
+    written_terms,
+)
 from heavylift.plan.notes import notes
 from heavylift.plan.subject import Subject
 from heavylift.plan.support import ran_as_published, support
+from heavylift.plan.weights import least_stage_bytes
 from heavylift.records.plan import (
     Capacity,
     HostNeeds,
@@ -24,12 +36,108 @@ from heavylift.records.plan import (
 from heavylift.records.ranges import Interval
 
 
-def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:
-    """The plan of one layout, without search or fixes."""
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A layout weighed: enough to put it in its place among others, without writing its plan.
+
+    `is_hope`: its memory was not looked at, and the verdict is the best it can have.
+    `weights_alone`: nothing but the weights was looked at, because they are more than the card
+    shows.
+    """
+
+    subject: Subject
+    layout: Layout
+    fits: Capacity
+    support: Support
+    verdict: PlanVerdict
+    weights_alone: int | None = None
+    is_hope: bool = False
+
+    @cached_property
+    def memory(self) -> Memory:
+        """The account of every rank."""
+        return memory(self.subject, self.layout)
+
+    @cached_property
+    def kv_tokens(self) -> int:
+        """Tokens that the pool holds at most."""
+        if self.is_hope:
+            return _WITHOUT_END
+        return 0 if self.weights_alone else most_kv_tokens(self.layout, self.memory)
+
+    @cached_property
+    def headroom_bytes(self) -> int:
+        """What the worst rank has left of the pool's budget; negative where it is short, and by as
+        much at least where the weights alone are too many.
+        """
+        if self.weights_alone is not None:
+            return self.subject.gpu.memory_visible.value - self.weights_alone
+        pool = self.memory.budgets[0]
+        return pool.bytes - self.memory.worst.only(pool.inside).known_bytes
+
+
+def candidate(subject: Subject, layout: Layout) -> Candidate:
+    """Weigh a layout."""
     account = memory(subject, layout)
     fits = capacity_verdict(account)
     known = support(subject, layout)
-    verdict = _verdict(subject, layout, fits, known)
+    found = Candidate(
+        subject=subject,
+        layout=layout,
+        fits=fits,
+        support=known,
+        verdict=_verdict(subject, layout, fits, known),
+    )
+    found.__dict__["memory"] = account
+    return found
+
+
+def hoped(subject: Subject, layout: Layout) -> Candidate:
+    """The best that a layout could turn out to be, before its memory is looked at."""
+    known = support(subject, layout)
+    return Candidate(
+        subject=subject,
+        layout=layout,
+        fits=Capacity.FITS,
+        support=known,
+        verdict=_verdict(subject, layout, Capacity.FITS, known),
+        is_hope=True,
+    )
+
+
+def hopeless(subject: Subject, layout: Layout) -> Candidate | None:
+    """The candidate of a layout whose weights alone are more than the card shows; None for others,
+    and for one whose source says that it ran all the same.
+    """
+    weights = subject.knowledge.remembered(
+        ("least", subject.weights_key, layout), lambda: least_stage_bytes(subject, layout)
+    )
+    visible = subject.gpu.memory_visible.value
+    if weights <= visible or subject.receipt is not None or ran_as_published(subject, layout):
+        return None
+    return Candidate(
+        subject=subject,
+        layout=layout,
+        fits=Capacity.DOES_NOT_FIT,
+        support=support(subject, layout),
+        verdict=PlanVerdict.DOES_NOT_FIT,
+        weights_alone=weights,
+    )
+
+
+# More room than any pool has.
+_WITHOUT_END: Final = 2**62
+
+
+def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:
+    """The plan of one layout, without search or fixes."""
+    return plan_candidate(candidate(subject, layout), request)
+
+
+def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
+    """The plan of a candidate, written out."""
+    subject, layout, account = weighed.subject, weighed.layout, weighed.memory
+    fits, known, verdict = weighed.fits, weighed.support, weighed.verdict
     inventory = subject.inventory
     size = _checkpoint_bytes(subject)
     return Plan(
@@ -54,8 +162,8 @@ def plan_layout(subject: Subject, request: PlanRequest, layout: Layout) -> Plan:
         verdict=verdict,
         capacity_verdict=fits,
         support=known,
-        per_gpu=_per_gpu(subject, account),
-        terms=account.worst.terms,
+        per_gpu=_per_gpu(weighed),
+        terms=written_terms(subject, layout, account.worst),
         budgets=account.budgets,
         stages=stage_rows(account),
         worst_stage=account.worst.stage.index,
@@ -94,7 +202,8 @@ def _checkpoint_bytes(subject: Subject) -> int:
     return subject.variant.bytes_total or 0
 
 
-def _per_gpu(subject: Subject, account: Memory) -> PerGpu:
+def _per_gpu(weighed: Candidate) -> PerGpu:
+    account = weighed.memory
     worst, pool = account.worst, account.budgets[0]
     return PerGpu(
         weights_bytes=worst.of(Segment.WEIGHTS),
@@ -102,12 +211,12 @@ def _per_gpu(subject: Subject, account: Memory) -> PerGpu:
         recurrent_state_bytes=worst.of(Segment.RECURRENT_STATE),
         workspace_bytes=worst.of(Segment.WORKSPACE),
         outside_pool_bytes=worst.of(Segment.OUTSIDE_POOL),
-        known_total_bytes=worst.known_bytes,
-        certain_total_bytes=worst.certain_bytes,
-        high_total_bytes=worst.high_bytes,
+        known_total_bytes=worst.whole.known_bytes,
+        certain_total_bytes=worst.whole.certain_bytes,
+        high_total_bytes=worst.whole.high_bytes,
         budget_bytes=pool.bytes,
-        visible_bytes=subject.gpu.memory_visible.value,
-        headroom_bytes=pool.bytes - worst.only(pool.inside).known_bytes,
+        visible_bytes=weighed.subject.gpu.memory_visible.value,
+        headroom_bytes=weighed.headroom_bytes,
     )
 
 

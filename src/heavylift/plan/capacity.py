@@ -57,6 +57,15 @@ def capacity(subject: Subject, layout: Layout, memory: Memory) -> PlanCapacity:
     )
 
 
+def most_kv_tokens(layout: Layout, memory: Memory) -> int:
+    """The hopeful end of the pool's tokens alone: what puts layouts in order."""
+    tokens = min(
+        memory.cache.pool_tokens(account.stage, _room(account, memory, careful=False))
+        for account in memory.accounts
+    )
+    return tokens * layout.data_parallel_size
+
+
 def _times(interval: Interval, factor: int) -> Interval:
     return Interval(low=interval.low * factor, high=(interval.high or 0) * factor)
 
@@ -65,7 +74,7 @@ def _room(account: Account, memory: Memory, *, careful: bool) -> int:
     """Bytes left for KV and state on a rank: the least over the budgets that count them."""
     rooms = []
     for budget in memory.budgets:
-        fixed = account.only(set(_FIXED) & set(budget.inside))
+        fixed = account.only([segment for segment in _FIXED if segment in budget.inside])
         taken = fixed.high_bytes if careful else fixed.known_bytes
         rooms.append(0 if taken is None else max(0, budget.bytes - taken))
     return min(rooms)

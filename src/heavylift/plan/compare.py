@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
-from heavylift.errors import Scalar
+from heavylift.errors import HeavyliftError, Scalar
+from heavylift.facts.price_schema import RentalFacts
+from heavylift.facts.speed_schema import SpeedFacts
 from heavylift.plan.planner import Knowledge
-from heavylift.plan.rack import count_rack
+from heavylift.plan.rack import count_rack, sold_counts
+from heavylift.plan.speed import forecaster
 from heavylift.records.plan import Plan, Rack
+from heavylift.records.speed import Band, SpeedWorkload
 
 SCHEMA: Final = 1
 _MOST_NODES: Final = 16
+_OUTPUT_TOKENS: Final = 1024
+# Beyond a few machines the next size is a step that one would buy.
+_NODES_TRIED: Final = (1, 2, 3, 4, 6, 8, 12, _MOST_NODES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompareRow:
-    """One rack: its plan, and the card's speeds beside it. Bandwidths in TB/s and GB/s one way."""
+    """One rack: its plan, and the card's speeds beside it. Bandwidths in TB/s and GB/s one way.
+
+    Where they were asked for and are known: `output_tokens_per_s` of the plan's sequences together,
+    and `rent_usd_per_hour` of the whole rack, the least and the most that providers ask.
+    """
 
     plan: Plan
     vendor: str
-    memory_bandwidth_tb_per_s: float
+    memory_bandwidth_tb_per_s: float | None
     link_bandwidth_gb_per_s: float | None
     rack_memory_bytes_total: int
+    output_tokens_per_s: Band | None = None
+    rent_usd_per_hour: Band | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,16 +65,54 @@ def row(plan: Plan, knowledge: Knowledge) -> CompareRow:
     return CompareRow(
         plan=plan,
         vendor=gpu.vendor,
-        memory_bandwidth_tb_per_s=gpu.memory_bandwidth.value,
+        memory_bandwidth_tb_per_s=(
+            None if gpu.memory_bandwidth is None else gpu.memory_bandwidth.value
+        ),
         link_bandwidth_gb_per_s=None if gpu.link_bandwidth is None else gpu.link_bandwidth.value,
         rack_memory_bytes_total=gpu.memory_visible.value * plan.rack.gpu_count,
     )
 
 
+def with_speed_and_rent(
+    row: CompareRow,
+    knowledge: Knowledge,
+    facts: SpeedFacts,
+    rentals: Iterable[RentalFacts],
+) -> CompareRow:
+    """The row with a forecast for the plan's own workload, and the rents of its card.
+
+    A plan that holds nothing has no speed, and a card of unknown bandwidth none either.
+    """
+    plan = row.plan
+    speed: Band | None = None
+    if plan.verdict.is_positive and plan.capacity.max_sequences.high:
+        output = min(_OUTPUT_TOKENS, plan.context_tokens // 2)
+        workload = SpeedWorkload(
+            concurrency=plan.concurrency,
+            input_tokens=plan.context_tokens - output,
+            output_tokens=output,
+            cached_ratio=0.0,
+            speculation=None,
+        )
+        try:
+            speed = forecaster(plan, knowledge, facts).speed(workload).output_tokens_per_s
+        except HeavyliftError:
+            speed = None
+    rents = [
+        rental.usd_per_gpu_hour * plan.rack.gpu_count
+        for rental in rentals
+        if rental.gpu == plan.rack.gpu and rental.usd_per_gpu_hour is not None
+    ]
+    rent = Band(low=min(rents), high=max(rents)) if rents else None
+    return replace(row, output_tokens_per_s=speed, rent_usd_per_hour=rent)
+
+
 def rack_sizes(knowledge: Knowledge, gpu: str, *, text: str | None = None) -> tuple[Rack, ...]:
-    """Racks of a card from one GPU upwards, as it is sold: parts of a machine, then whole ones."""
+    """Racks of a card from one GPU upwards, as it is sold."""
     machine = knowledge.machines[gpu]
     per_node = machine.node.gpus_per_node.value
-    counts = [size for size in (1, 2, 4, 8, 16) if size < per_node]
-    counts += [per_node * nodes for nodes in (1, 2, 3, 4, 6, 8, 12, _MOST_NODES)]
-    return tuple(count_rack(machine.gpu, machine.node, count, text=text) for count in counts)
+    return tuple(
+        count_rack(machine.gpu, machine.node, count, text=text)
+        for count in sold_counts(machine.node, _MOST_NODES)
+        if count < per_node or count // per_node in _NODES_TRIED
+    )

@@ -324,6 +324,8 @@ class _Filling:
             self._take(rule.fraction_flag, float(value), "recipe", recipe.id)
             return float(value)
         default = rule.default
+        if vision and rule.default_with_vision is not None:
+            default = rule.default_with_vision
         if default is None and rule.default_reserved is not None and batched is not None:
             default = self._computed_fraction(rule, rule.default_reserved, batched, vision=vision)
         if default is not None:

@@ -8,8 +8,8 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.plan.command import plan_command
-from heavylift.plan.planner import Knowledge, Machine, best_plan
-from heavylift.plan.rack import count_rack
+from heavylift.plan.planner import Knowledge, Machine, best_plan, none_can_hold, subjects
+from heavylift.plan.rack import count_rack, sold_counts
 from heavylift.records.plan import Capacity, Fix, Plan, PlanRequest, PlanVerdict, Status
 
 _MOST_NODES: Final = 8
@@ -69,7 +69,10 @@ def _smallest_cards(
 def _tried(change: _Change, knowledge: Knowledge, before: Plan) -> list[Fix]:
     """The change planned again: kept when its bytes fit and its verdict is better."""
     try:
-        after = best_plan(change.request, knowledge)
+        found = subjects(change.request, knowledge)
+        if none_can_hold(found):
+            return []
+        after = best_plan(change.request, knowledge, found)
     except HeavyliftError:
         # The engine refuses the change (no such dtype, no layout): it is no way out.
         return []
@@ -148,7 +151,7 @@ def _fewest_gpus(request: PlanRequest, knowledge: Knowledge, before: Plan) -> li
     """
     machine = knowledge.machines[request.rack.gpu]
     fewest: list[Fix] = []
-    for count in _counts(machine):
+    for count in sold_counts(machine.node, _MOST_NODES):
         if count > request.rack.gpu_count:
             fewest = _tried(_more_gpus(request, machine, count), knowledge, before)
             if fewest:
@@ -171,12 +174,6 @@ def _fewest_gpus(request: PlanRequest, knowledge: Knowledge, before: Plan) -> li
         if published and published[0].status in _RAN:
             return fewest + published
     return fewest
-
-
-def _counts(machine: Machine) -> list[int]:
-    per_node = machine.node.gpus_per_node.value
-    parts = [size for size in (1, 2, 4, 8) if size < per_node]
-    return parts + [per_node * nodes for nodes in range(1, _MOST_NODES + 1)]
 
 
 def _more_gpus(request: PlanRequest, machine: Machine, count: int) -> _Change:
@@ -206,7 +203,9 @@ def _other_card(request: PlanRequest, knowledge: Knowledge, vendor: str) -> Iter
 
 def _divides(machine: Machine, count: int) -> bool:
     per_node = machine.node.gpus_per_node.value
-    return count <= per_node or count % per_node == 0
+    most = machine.node.most_nodes
+    joined = most is None or count <= per_node * most.value
+    return joined and (count <= per_node or count % per_node == 0)
 
 
 def _on(request: PlanRequest, machine: Machine, count: int) -> PlanRequest:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from heavylift.errors import HeavyliftError, Scalar
-from heavylift.facts.schema import LayoutRule, RecipeStatus
+from heavylift.facts.schema import LayoutRule, RecipeFacts, RecipeStatus
 from heavylift.plan.subject import Subject
 from heavylift.plan.support import is_layout_of, whole_service_recipes
 from heavylift.records.plan import Layout
@@ -87,12 +87,23 @@ def _published_dcp(subject: Subject, layout: Layout, wanted: int | None) -> Iter
     """Decode context sizes that somebody ran this layout with, on this card."""
     if wanted is not None:
         return
-    for recipe in whole_service_recipes(subject):
-        ran = recipe.status in (RecipeStatus.VERIFIED, RecipeStatus.REPORTED)
+    for recipe in ran_here(subject):
         size = recipe.decode_context_parallel_size
-        with_it = replace(layout, decode_context_parallel_size=size)
-        if ran and subject.gpu.id in recipe.gpu_ids and is_layout_of(recipe, with_it, subject.rack):
+        if is_layout_of(recipe, replace(layout, decode_context_parallel_size=size), subject.rack):
             yield size
+
+
+def ran_here(subject: Subject) -> tuple[RecipeFacts, ...]:
+    """The recipes that were run on this card."""
+    return subject.knowledge.remembered(
+        ("ran", subject.engine.id, subject.variant.id, subject.gpu.id),
+        lambda: tuple(
+            recipe
+            for recipe in whole_service_recipes(subject)
+            if recipe.status in (RecipeStatus.VERIFIED, RecipeStatus.REPORTED)
+            and subject.gpu.id in recipe.gpu_ids
+        ),
+    )
 
 
 def refusal(subject: Subject, layout: Layout) -> Refusal | None:

@@ -6,14 +6,15 @@ total = weights + kv_cache + recurrent_state + workspace + outside_pool + headro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from heavylift.facts.schema import FactKind
 from heavylift.plan.cache import CacheModel, cache_model
 from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
-from heavylift.plan.weights import seen_parts, stage_parts, unsplit_bytes
+from heavylift.plan.weights import seen_parts, stage_bytes, stage_parts, unsplit_bytes
 from heavylift.plan.workspace import memory_terms
 from heavylift.records.plan import (
     Budget,
@@ -37,6 +38,18 @@ TIGHT_RATIO = 0.15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Sums:
+    """What terms come to, bytes. `known`: the lows. `certain`: the lows of the terms that are
+    neither assumed nor unknown nor others' word; the weights count whatever they rest on: a
+    published size may be off, but not by a model. `high`: None when one term has none.
+    """
+
+    known_bytes: int
+    certain_bytes: int
+    high_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Account:
     """One stage's rank: its terms and what they come to."""
 
@@ -45,39 +58,47 @@ class Account:
 
     def of(self, segment: Segment) -> Interval:
         """Bytes of a segment."""
-        return total(term.bytes for term in self.terms if term.segment == segment)
+        sums = self.only((segment,))
+        return Interval(low=sums.known_bytes, high=sums.high_bytes)
 
-    @property
-    def known_bytes(self) -> int:
-        """The lows of all terms."""
-        return sum(term.bytes.low for term in self.terms)
+    @cached_property
+    def whole(self) -> Sums:
+        """All terms."""
+        return self.only(Segment)
 
-    @property
-    def certain_bytes(self) -> int:
-        """The lows of the terms that are neither assumed nor unknown nor others' word.
+    @cached_property
+    def _by_segment(self) -> dict[str, Sums]:
+        return {segment: _sums(self.terms, segment) for segment in Segment}
 
-        The weights count whatever they rest on: a published size may be off, but not by a model.
-        """
-        return sum(
-            term.bytes.low
-            for term in self.terms
-            if term.kind in _CERTAIN or term.id == Segment.WEIGHTS
-        )
-
-    @property
-    def high_bytes(self) -> int | None:
-        """The highs of all terms; None when one has none."""
-        return total(term.bytes for term in self.terms).high
-
-    def only(self, segments: Iterable[str]) -> Account:
-        """The account of some segments."""
-        wanted = set(segments)
-        return Account(
-            stage=self.stage, terms=tuple(term for term in self.terms if term.segment in wanted)
-        )
+    def only(self, segments: Iterable[str]) -> Sums:
+        """What the terms of some segments come to."""
+        known = certain = high = 0
+        bounded = True
+        for segment in segments:
+            sums = self._by_segment[segment]
+            known += sums.known_bytes
+            certain += sums.certain_bytes
+            if sums.high_bytes is None:
+                bounded = False
+            else:
+                high += sums.high_bytes
+        return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high if bounded else None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+def _sums(terms: Iterable[Term], segment: str) -> Sums:
+    known = certain = 0
+    high: int | None = 0
+    for term in terms:
+        if term.segment != segment:
+            continue
+        known += term.bytes.low
+        if term.kind in _CERTAIN or term.id == Segment.WEIGHTS:
+            certain += term.bytes.low
+        high = None if high is None or term.bytes.high is None else high + term.bytes.high
+    return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Memory:
     """The accounts of all stages, the budgets, and the cache model they used."""
 
@@ -85,7 +106,7 @@ class Memory:
     budgets: tuple[Budget, ...]
     cache: CacheModel
 
-    @property
+    @cached_property
     def worst(self) -> Account:
         """The stage a plan shows: the one most over a budget; where none is, the heaviest."""
 
@@ -96,48 +117,35 @@ class Memory:
         return max(self.accounts, key=lambda a: (over(a), a.of(Segment.WEIGHTS).low))
 
 
-def total(intervals: Iterable[Interval]) -> Interval:
-    """The sum of intervals."""
-    summed = Interval(low=0, high=0)
-    for interval in intervals:
-        summed = summed + interval
-    return summed
-
-
 def memory(subject: Subject, layout: Layout) -> Memory:
     """Account for every rank of a layout: one account per pipeline stage."""
+    accounts, cache = subject.knowledge.remembered(
+        ("accounts", subject.account_key, layout), lambda: _accounts(subject, layout)
+    )
+    if subject.receipt is not None:
+        accounts = tuple(
+            replace(account, terms=with_measured(account.terms, subject.receipt))
+            for account in accounts
+        )
+    return Memory(accounts=accounts, budgets=budgets(subject, accounts), cache=cache)
+
+
+def _accounts(subject: Subject, layout: Layout) -> tuple[tuple[Account, ...], CacheModel]:
     cache = cache_model(subject, layout)
     accounts = tuple(
-        Account(
-            stage=stage,
-            terms=_measured(subject, _terms(subject, layout, stage, cache)),
-        )
+        Account(stage=stage, terms=_terms(subject, layout, stage, cache))
         for stage in stages(subject, layout)
     )
-    return Memory(accounts=accounts, budgets=budgets(subject), cache=cache)
-
-
-def _measured(subject: Subject, terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    return terms if subject.receipt is None else with_measured(terms, subject.receipt)
+    return accounts, cache
 
 
 def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) -> tuple[Term, ...]:
-    weights = stage_parts(subject, layout, stage)
-    weights_bytes = _weights_bytes(subject, layout, stage, weights)
     sequences = -(-subject.concurrency // layout.data_parallel_size)
     kv = cache.kv_parts(stage, subject.context_tokens, sequences)
     state_low = cache.state_parts(stage, sequences, reserved=False)
     state_high = cache.state_parts(stage, sequences, reserved=True)
     found = [
-        Term(
-            id=Segment.WEIGHTS,
-            segment=Segment.WEIGHTS,
-            kind=_weights_kind(subject, weights_bytes),
-            bytes=weights_bytes,
-            formula=f"{len(weights)} tensor groups",
-            source=subject.inventory.source if subject.inventory else subject.variant.source,
-            parts=weights,
-        ),
+        _weights(subject, layout, stage),
         Term(
             id=Segment.KV_CACHE,
             segment=Segment.KV_CACHE,
@@ -177,6 +185,35 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
     return (*found, *memory_terms(subject, layout, stage))
 
 
+def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
+    """The weights' term: bounds where nobody said how to split some of the tensors."""
+    low, groups = stage_bytes(subject, layout, stage)
+    weights_bytes = Interval(low=low, high=low + unsplit_bytes(subject, layout, stage))
+    return Term(
+        id=Segment.WEIGHTS,
+        segment=Segment.WEIGHTS,
+        kind=_weights_kind(subject, weights_bytes),
+        bytes=weights_bytes,
+        formula=f"{groups} tensor groups",
+        source=subject.inventory.source if subject.inventory else subject.variant.source,
+    )
+
+
+def written_terms(subject: Subject, layout: Layout, account: Account) -> tuple[Term, ...]:
+    """The terms of an account with what only a plan shows: the tensor groups of the weights, and
+    the formulas with their numbers.
+    """
+    formulas = {
+        term.id: term.formula for term in memory_terms(subject, layout, account.stage, written=True)
+    }
+    return tuple(
+        replace(term, parts=stage_parts(subject, layout, account.stage))
+        if term.id == Segment.WEIGHTS
+        else replace(term, formula=formulas.get(term.id, term.formula))
+        for term in account.terms
+    )
+
+
 def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
     """What the weights rest on: files or a published index, a rule over a config, a size. Between
     two bounds they are not exact.
@@ -190,19 +227,15 @@ def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
     return Kind.ASSUMED if subject.variant.kind is FactKind.ASSUMED else Kind.DERIVED
 
 
-def _weights_bytes(
-    subject: Subject, layout: Layout, stage: Stage, parts: Sequence[Part]
-) -> Interval:
-    """The weights' bytes: exact, but for tensors nobody said how to split."""
-    return Interval(low=_sum(parts), high=_sum(parts) + unsplit_bytes(subject, layout, stage))
-
-
 def _sum(parts: Sequence[Part]) -> int:
     return sum(part.bytes for part in parts)
 
 
-def budgets(subject: Subject) -> tuple[Budget, ...]:
-    """The pool's budget by the engine's rule, and the driver's whole figure."""
+def budgets(subject: Subject, accounts: Sequence[Account]) -> tuple[Budget, ...]:
+    """The pool's budget by the engine's rule, and the driver's whole figure.
+
+    A fraction of what is free after load is taken of the stage that leaves least.
+    """
     visible = subject.gpu.memory_visible.value
     rule = subject.scope.first(subject.engine.budgets)
     everything = Budget(
@@ -216,12 +249,16 @@ def budgets(subject: Subject) -> tuple[Budget, ...]:
     if rule is None or rule.base == "none" or subject.gpu_memory_utilization is None:
         return (everything,)
     fraction = subject.gpu_memory_utilization
+    base = visible
+    if rule.base == "free_after_load":
+        loaded = set(Segment) - set(rule.inside)
+        base -= max(account.only(loaded).known_bytes for account in accounts)
     pool = Budget(
         name=rule.fraction_flag,
         fraction=fraction,
         base=rule.base,
         # Free memory before load is not known here; the driver's whole figure bounds it from above.
-        bytes=int(visible * fraction),
+        bytes=max(0, int(base * fraction)),
         inside=rule.inside,
         source=rule.source,
     )

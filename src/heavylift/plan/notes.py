@@ -33,6 +33,12 @@ def _reading(subject: Subject) -> Iterator[Note]:
             code=f"rack_{rack.reading}",
             params={"text": rack.text, "nodes": rack.nodes, "per_node": rack.gpus_per_node},
         )
+    devices = subject.gpu.devices_per_card
+    if devices > 1:
+        yield Note(
+            code="counts_devices",
+            params={"gpu": subject.gpu.title, "devices": devices, "gpus": rack.gpu_count},
+        )
 
 
 def _padding(subject: Subject, layout: Layout) -> Iterator[Note]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import EngineFacts, GpuFacts, NodeFacts
-from heavylift.plan.assemble import plan_layout
+from heavylift.plan.assemble import (
+    Candidate,
+    candidate,
+    hoped,
+    hopeless,
+    plan_candidate,
+    plan_layout,
+)
+from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
-from heavylift.plan.layout import Refusal, candidates, refusal
+from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
 from heavylift.plan.receipts import mismatch
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
-from heavylift.plan.support import UNPUBLISHED, publication_rank
+from heavylift.plan.support import UNPUBLISHED, publication_rank, refusing_rule
 from heavylift.records.plan import (
+    EngineChoice,
     Layout,
     Note,
     Plan,
@@ -21,11 +30,13 @@ from heavylift.records.plan import (
     PlanVerdict,
     Rejected,
     Status,
+    Support,
 )
 from heavylift.records.receipt import Receipt
 
 _VERDICTS = tuple(PlanVerdict)
 _STATUSES = tuple(Status)
+_REFUSED = (Status.UNSUPPORTED, Status.BROKEN)
 # Fits and tight are both yes.
 _ANSWERS = {verdict: max(1, index) for index, verdict in enumerate(_VERDICTS)}
 
@@ -50,7 +61,7 @@ class Knowledge:
 _Criteria = tuple[tuple[str, int], ...]
 
 
-def _order(subject: Subject, plan: Plan) -> _Criteria:
+def _order(found: Candidate) -> _Criteria:
     """What orders layouts, the deciding first: each with its name, less is better.
 
     Whether it holds at all; who ran it; whether it was published for this card or one built alike;
@@ -60,15 +71,15 @@ def _order(subject: Subject, plan: Plan) -> _Criteria:
     parallelism buys room with speed and is never chosen for its room alone. Where nothing fits,
     the published come first, then the one that misses by least.
     """
-    layout = plan.layout
+    subject, layout = found.subject, found.layout
     published = ("unpublished", publication_rank(subject, layout))
-    answer = ("answer", _ANSWERS[plan.verdict])
-    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
-        return (answer, published, ("misses_by_more", -plan.per_gpu.headroom_bytes))
-    status = ("status", _STATUSES.index(plan.support.status))
-    verdict = ("verdict", _VERDICTS.index(plan.verdict))
+    answer = ("answer", _ANSWERS[found.verdict])
+    if found.verdict is PlanVerdict.DOES_NOT_FIT:
+        return (answer, published, ("misses_by_more", -found.headroom_bytes))
+    status = ("status", _STATUSES.index(found.support.status))
+    verdict = ("verdict", _VERDICTS.index(found.verdict))
     context = ("decode_context", layout.decode_context_parallel_size)
-    room = ("less_room", -(plan.capacity.kv_tokens.high or 0))
+    room = ("less_room", -found.kv_tokens)
     stages = ("more_stages", layout.pipeline_parallel_size)
     first = (answer, status, published, verdict)
     if published[1] < UNPUBLISHED:
@@ -90,29 +101,109 @@ def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
     Raises PLAN030 when the engine refuses every layout that the request allows, PLAN032 when the
     sizes stated make none.
     """
+    return ranked(subject, request.layout_constraints).plan(request)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The layouts of one subject: the best, those it was found among, and those refused."""
+
+    best: Candidate
+    allowed: tuple[Layout, ...]
+    weighed: Mapping[Layout, Candidate]
+    refused: tuple[Rejected, ...]
+
+    def plan(self, request: PlanRequest, *, with_lost: bool = True) -> Plan:
+        """The plan of the best; `with_lost`: with every other layout and why it lost."""
+        if not with_lost:
+            return plan_candidate(self.best, request)
+        subject = self.best.subject
+        others = [
+            self.weighed.get(layout) or hopeless(subject, layout) or candidate(subject, layout)
+            for layout in self.allowed
+            if layout != self.best.layout
+        ]
+        others.sort(key=place)
+        lost = tuple(_lost(other, self.best) for other in others)
+        return replace(plan_candidate(self.best, request), rejected=lost + self.refused)
+
+
+def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
+    """The best layout of a subject.
+
+    Layouts are weighed in the order they would have if each held the model with room to spare; once
+    one is found that comes before what the others could be at best, the others are left. Those that
+    do not hold even the weights are not looked at further where another does. Raises PLAN030 and
+    PLAN032 as `best_on_engine` does.
+    """
+    allowed, refused = sifted(subject, constraints)
+    if not allowed:
+        raise _no_layout(subject, refused)
+    weighed: dict[Layout, Candidate] = {}
+    best: tuple[list[int], int] | None = None
+    hopes = sorted((place(hoped(subject, each)), at) for at, each in enumerate(allowed))
+    for hope, at in hopes:
+        if best is not None and best <= (hope, at):
+            break
+        layout = allowed[at]
+        weighed[layout] = hopeless(subject, layout) or candidate(subject, layout)
+        here = (place(weighed[layout]), at)
+        best = here if best is None else min(best, here)
+    if all(each.weights_alone is not None for each in weighed.values()):
+        weighed = {layout: candidate(subject, layout) for layout in allowed}
+        best = min((place(each), at) for at, each in enumerate(weighed.values()))
+    if best is None:
+        raise TypeError(allowed)
+    return Ranking(
+        best=weighed[allowed[best[1]]],
+        allowed=allowed,
+        weighed=weighed,
+        refused=refused,
+    )
+
+
+def sifted(
+    subject: Subject, constraints: Mapping[str, int]
+) -> tuple[tuple[Layout, ...], tuple[Rejected, ...]]:
+    """The layouts that the engine allows on the rack, and those it refuses."""
+    rack = subject.rack
+    key = (
+        "layouts",
+        subject.weights_key,
+        (rack.nodes, rack.gpus_per_node),
+        # What was published for a card may add layouts.
+        subject.gpu.id if ran_here(subject) else None,
+        tuple(constraints.items()),
+    )
+    return subject.knowledge.remembered(key, lambda: _sift(subject, constraints))
+
+
+def _sift(
+    subject: Subject, constraints: Mapping[str, int]
+) -> tuple[tuple[Layout, ...], tuple[Rejected, ...]]:
     refused: list[Rejected] = []
-    plans: list[Plan] = []
-    for layout in candidates(subject, request.layout_constraints):
+    allowed: list[Layout] = []
+    for layout in candidates(subject, constraints):
         no = refusal(subject, layout)
         if no is not None:
             refused.append(_refused(layout, no))
         else:
-            plans.append(plan_layout(subject, request, layout))
-    if not plans:
-        raise _no_layout(subject, refused)
-    plans.sort(key=lambda plan: [value for _, value in _order(subject, plan)])
-    best, others = plans[0], plans[1:]
-    lost = [_lost(subject, other, best) for other in others]
-    return replace(best, rejected=tuple(lost + refused))
+            allowed.append(layout)
+    return tuple(allowed), tuple(refused)
+
+
+def place(found: Candidate) -> list[int]:
+    """Where a layout comes among those of its subject; less is better."""
+    return [value for _, value in _order(found)]
 
 
 def _refused(layout: Layout, no: Refusal) -> Rejected:
     return Rejected(layout=layout, code=no.code, params=no.params)
 
 
-def _lost(subject: Subject, other: Plan, best: Plan) -> Rejected:
+def _lost(other: Candidate, best: Candidate) -> Rejected:
     """The first thing in which a layout came second."""
-    pairs = zip(_order(subject, other), _order(subject, best), strict=False)
+    pairs = zip(_order(other), _order(best), strict=False)
     deciding = next((mine[0] for mine, theirs in pairs if mine != theirs), "less_room")
     code = {
         "answer": f"verdict_{other.verdict}",
@@ -123,9 +214,9 @@ def _lost(subject: Subject, other: Plan, best: Plan) -> Rejected:
         layout=other.layout,
         code=code,
         params={
-            "kv_tokens": other.capacity.kv_tokens.high,
-            "best_kv_tokens": best.capacity.kv_tokens.high,
-            "headroom_bytes": other.per_gpu.headroom_bytes,
+            "kv_tokens": other.kv_tokens,
+            "best_kv_tokens": best.kv_tokens,
+            "headroom_bytes": other.headroom_bytes,
             "best": best.layout.label,
             "stages": other.layout.pipeline_parallel_size,
             "tensor": other.layout.tensor_parallel_size,
@@ -134,7 +225,7 @@ def _lost(subject: Subject, other: Plan, best: Plan) -> Rejected:
     )
 
 
-def _no_layout(subject: Subject, refused: list[Rejected]) -> HeavyliftError:
+def _no_layout(subject: Subject, refused: Sequence[Rejected]) -> HeavyliftError:
     if not refused:
         return HeavyliftError(
             "PLAN032", {"rack": subject.rack.label, "gpus": subject.rack.gpu_count}
@@ -154,27 +245,131 @@ def _no_layout(subject: Subject, refused: list[Rejected]) -> HeavyliftError:
     )
 
 
-def best_plan(request: PlanRequest, knowledge: Knowledge) -> Plan:
+Found = Sequence[Subject | HeavyliftError]
+"""A request on each engine that may take it, or the error with which one does not."""
+
+
+def best_plan(request: PlanRequest, knowledge: Knowledge, found: Found | None = None) -> Plan:
     """The best plan for a request: over the engines when none is named, and over layouts.
+
+    `found` is what `subjects` gives for the request, where it is at hand. Raises what `choose`
+    raises.
+    """
+    return choose(request, knowledge, found).plan()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What was chosen of the engines asked, the best first, and those that refuse the request."""
+
+    request: PlanRequest
+    rankings: tuple[Ranking, ...]
+    refusing: tuple[Subject, ...]
+
+    @property
+    def best(self) -> Candidate:
+        """The layout that is taken."""
+        return self._taken.best
+
+    @property
+    def _taken(self) -> Ranking:
+        # Room on an engine that does not run here is no answer where another says what is missing.
+        runs = (each for each in self.rankings if each.best.support.status not in _REFUSED)
+        return next(runs, self.rankings[0])
+
+    def plan(self, *, with_lost: bool = True) -> Plan:
+        """The plan of the best, with what became of the other engines where none was named.
+
+        Without `with_lost` the layouts that lost are not worked out: a comparison shows none.
+        """
+        plan = self._taken.plan(self.request, with_lost=with_lost)
+        if self.request.engine is not None:
+            return plan
+        choices = [_choice(each.best) for each in self.rankings]
+        return replace(plan, engines=(*choices, *map(_refusal_of, self.refusing)))
+
+
+def choose(request: PlanRequest, knowledge: Knowledge, found: Found | None = None) -> Choice:
+    """The engines and layouts of a request in their order, without a plan of any.
 
     Raises what `resolve` raises; with several engines, an engine that cannot take the request is
     passed over and the error is raised only when none can.
     """
-    machine = knowledge.machines[request.rack.gpu]
     failed: HeavyliftError | None = None
-    plans = []
-    for engine in _engines(request, knowledge, machine.gpu):
+    rankings: list[Ranking] = []
+    found = subjects(request, knowledge) if found is None else found
+    refusing = [each for each in found if isinstance(each, Subject) and refusing_rule(each)]
+    # An engine that does not run here is searched only where every one says so.
+    skipped = refusing if len(refusing) < len(found) else []
+    for subject in found:
+        if isinstance(subject, HeavyliftError):
+            failed = failed or subject
+            continue
+        if any(subject is each for each in skipped):
+            continue
         try:
-            subject = resolve(request, knowledge.model, engine, machine.gpu, machine.node)
-            plans.append(best_on_engine(subject, request))
+            rankings.append(ranked(subject, request.layout_constraints))
         except HeavyliftError as error:
             if request.engine is not None:
                 raise
             failed = failed or error
-    if not plans:
+    if not rankings:
         raise failed or HeavyliftError("PLAN031", {"model": knowledge.model.model.title})
     # Equal plans keep the order of the engines: that of the model's own list.
-    return min(plans, key=_engine_order)
+    rankings.sort(key=lambda each: engine_order(each.best))
+    return Choice(request=request, rankings=tuple(rankings), refusing=tuple(skipped))
+
+
+def subjects(request: PlanRequest, knowledge: Knowledge) -> Found:
+    """The request on each engine that may take it. With an engine named its error is raised."""
+    machine = knowledge.machines[request.rack.gpu]
+    found: list[Subject | HeavyliftError] = []
+    for engine in _engines(request, knowledge, machine.gpu):
+        try:
+            found.append(resolve(request, knowledge.model, engine, machine.gpu, machine.node))
+        except HeavyliftError as error:
+            if request.engine is not None:
+                raise
+            found.append(error)
+    return found
+
+
+def none_can_hold(found: Found) -> bool:
+    """True when on no engine the weights alone would fit, so that nothing needs to be searched."""
+    taken = [each for each in found if isinstance(each, Subject)]
+    return bool(taken) and all(map(cannot_hold, taken))
+
+
+def _refusal_of(subject: Subject) -> EngineChoice:
+    rule = refusing_rule(subject)
+    if rule is None:
+        raise TypeError(subject)
+    return EngineChoice(
+        engine=subject.engine.id,
+        title=subject.engine.title,
+        version=subject.version_text,
+        layout=None,
+        verdict=PlanVerdict.UNSUPPORTED,
+        support=Support(
+            status=Status(rule.status),
+            source=rule.source,
+            as_of=rule.as_of.isoformat(),
+            note=rule.reason or None,
+        ),
+        headroom_bytes=None,
+    )
+
+
+def _choice(best: Candidate) -> EngineChoice:
+    return EngineChoice(
+        engine=best.subject.engine.id,
+        title=best.subject.engine.title,
+        version=best.subject.version_text,
+        layout=best.layout,
+        verdict=best.verdict,
+        support=best.support,
+        headroom_bytes=best.headroom_bytes,
+    )
 
 
 def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
@@ -199,11 +394,12 @@ def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
     return replace(measured, rejected=plan.rejected)
 
 
-def _engine_order(plan: Plan) -> tuple[int, int, int]:
-    verdict = _VERDICTS.index(plan.verdict)
-    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
+def engine_order(found: Candidate) -> tuple[int, int, int]:
+    """What puts engines, and ways to serve, in order: whether it holds, who ran it, the verdict."""
+    verdict = _VERDICTS.index(found.verdict)
+    if found.verdict is PlanVerdict.DOES_NOT_FIT:
         return (verdict, 0, 0)
-    return (_ANSWERS[plan.verdict], _STATUSES.index(plan.support.status), verdict)
+    return (_ANSWERS[found.verdict], _STATUSES.index(found.support.status), verdict)
 
 
 def _engines(request: PlanRequest, knowledge: Knowledge, gpu: GpuFacts) -> list[EngineFacts]:

@@ -19,9 +19,12 @@ _COUNT_FIRST: Final = re.compile(r"([0-9]+)(?:\s*[xX×*]\s*|\s+)(\S.*)")
 # Names of cards end in X and in digits (MI300X, RTX4090): an x belongs to the count only where it
 # stands apart or follows a digit or another x.
 _COUNT_LAST: Final = re.compile(r"(\S.*?)\s*(?:[:×*]|(?<=[\s0-9xX])[xX])\s*([0-9]+)")
-_CARD: Final = re.compile(r"[A-Za-z0-9][\w./()-]*(?: +[\w./()-]+)*", re.ASCII)
+_CARD: Final = re.compile(r"[A-Za-z0-9][\w./()-]*\+?(?: +[\w./()-]+\+?)*", re.ASCII)
 # What is left of a count that was not understood: `8x`, `x8`, `8xH200` inside a name, `H200 x`.
-_TORN_COUNT: Final = re.compile(r"(?:^|.* )(?:[0-9]+ *[xX]|x *[0-9]).*|(?:.* )?[xX]")
+# Names of cards have longer numbers before an X (RX 7900XTX), or letters behind it (RX 7900 XTX).
+_TORN_COUNT: Final = re.compile(
+    r"(?:^|.* )(?:[0-9]{1,3}[xX]|[0-9]+ *[xX](?:[ 0-9]|$)|x *[0-9]).*|(?:.* )?[xX]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,16 @@ def resolve_rack(parsed: RackText, gpu: GpuFacts, node: NodeFacts) -> Rack | Non
             },
         )
     return count_rack(gpu, node, parsed.count, text=parsed.text)
+
+
+def sold_counts(node: NodeFacts, most_nodes: int) -> tuple[int, ...]:
+    """Counts of a card from one upwards, as it is sold: parts of a machine, then whole machines,
+    joined up to `most_nodes` or as few as such machines usually are.
+    """
+    per_node = node.gpus_per_node.value
+    joined = most_nodes if node.most_nodes is None else min(most_nodes, node.most_nodes.value)
+    parts = [size for size in (1, 2, 4, 8) if size < per_node]
+    return (*parts, *(per_node * nodes for nodes in range(1, joined + 1)))
 
 
 def count_rack(gpu: GpuFacts, node: NodeFacts, count: int, *, text: str | None = None) -> Rack:

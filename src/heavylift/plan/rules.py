@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import TypeVar, cast
 
 from heavylift.facts.schema import EngineFacts, EngineVersion, Rule
 
 R = TypeVar("R", bound=Rule)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Scope:
     """Where a rule is looked for. `version` is one the engine's facts list."""
 
@@ -20,6 +21,9 @@ class Scope:
     vendor: str
     architecture: str
     family: str
+    _held: dict[int, tuple[object, tuple[Rule, ...]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def holds(self, rule: Rule) -> bool:
         """True when the rule's bounds include this scope."""
@@ -33,13 +37,33 @@ class Scope:
             and _meets(rule.families, self.family)
         )
 
+    @cached_property
+    def signature(self) -> Hashable:
+        """Which rules of the engine hold. Scopes of one signature are the same to every rule,
+        however their cards are called.
+        """
+        tables = (getattr(self.engine, table.name) for table in fields(self.engine))
+        return tuple(
+            tuple(self.holds(rule) for rule in table)
+            for table in tables
+            if isinstance(table, tuple) and all(isinstance(rule, Rule) for rule in table)
+        )
+
     def first(self, rules: Iterable[R]) -> R | None:
         """The first rule that holds: files list the special before the general."""
-        return next((rule for rule in rules if self.holds(rule)), None)
+        held = self.all(rules)
+        return held[0] if held else None
 
     def all(self, rules: Iterable[R]) -> tuple[R, ...]:
-        """All rules that hold, in their order."""
-        return tuple(rule for rule in rules if self.holds(rule))
+        """All rules that hold, in their order. A table of the facts is looked through once."""
+        kept = self._held.get(id(rules))
+        if kept is None or kept[0] is not rules:
+            held = tuple(rule for rule in rules if self.holds(rule))
+            if not isinstance(rules, tuple):
+                return held
+            # The table is kept beside the answer, so that no other can take its place.
+            kept = self._held[id(rules)] = (rules, held)
+        return cast("tuple[R, ...]", kept[1])
 
 
 def _meets(allowed: tuple[str, ...], value: str) -> bool:

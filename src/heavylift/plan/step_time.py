@@ -153,7 +153,7 @@ def load_of(subject: Subject, layout: Layout) -> Load:
 
 def hardware_of(gpu: GpuFacts, facts: SpeedModelFacts, *, crosses_nodes: bool) -> Hardware:
     """The rates of a card. Raises PLAN071 when its memory bandwidth is not known."""
-    if not gpu.memory_bandwidth.value:
+    if gpu.memory_bandwidth is None:
         raise HeavyliftError("PLAN071", {"gpu": gpu.title})
     link = None if gpu.link_bandwidth is None else gpu.link_bandwidth.value
     if crosses_nodes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from heavylift.checkpoint.inventory import Inventory
+from heavylift.facts import expressions
 from heavylift.facts.schema import (
     EngineFacts,
     FamilyFacts,
@@ -21,8 +22,54 @@ from heavylift.plan.rules import Scope
 from heavylift.records.plan import Rack, ResolvedDefault
 from heavylift.records.receipt import Receipt
 
+T = TypeVar("T")
+
+_VISIBLE: Final = "visible_bytes"
+_NOT_IN_ACCOUNTS: Final = frozenset(
+    [
+        "knowledge",
+        "variant",
+        "scope",
+        "version_text",
+        "version_is_read",
+        "gpu",
+        "node",
+        "rack",
+        "defaults",
+        "receipt",
+        "overrides",
+        "output_tokens",
+        "gpu_memory_utilization",
+    ]
+)
+_NOT_IN_WEIGHTS: Final = frozenset(
+    [
+        "context_tokens",
+        "concurrency",
+        "kv_dtype",
+        "kv_dtype_bytes",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+    ]
+)
+
 # The "vendor" of a machine without a card: its memory is the host's own.
 HOST_VENDOR: Final = "host"
+
+
+class _Same:
+    """Stands for an object itself, not for what is in it: facts are compared by being the same."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: object) -> None:
+        self._of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._of is self._of
+
+    def __hash__(self) -> int:
+        return id(self._of)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +83,22 @@ class ModelKnowledge:
     family: FamilyFacts
     book: RecipeBook
     inventories: Mapping[str, Inventory]
+    memo: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What a search has worked out of this model, by everything it depends on: cards of one
+    architecture, and layouts that differ in what a term does not ask for, share it.
+    """
+
+    def shortened(self, key: Hashable) -> int:
+        """A number that stands for a long key, the same for the same key."""
+        return self.remembered(("key", key), lambda: len(self.memo) + 1)
+
+    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives for a key, made once."""
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = make()
+        remembered: T = found
+        return remembered
 
     def variant(self, identifier: str) -> VariantFacts | None:
         """The variant of that id, or None. Case and underscores do not matter."""
@@ -92,6 +155,35 @@ class Subject:
         """The tensors of the variant; None when only its size is known."""
         return self.knowledge.inventories.get(self.variant.id)
 
+    @cached_property
+    def weights_key(self) -> Hashable:
+        """Everything that the weights of a layout depend on."""
+        return self._key(_WEIGHTS_FIELDS)
+
+    @cached_property
+    def account_key(self) -> Hashable:
+        """Everything that the terms of a layout depend on. The card's memory only where a rule
+        asks.
+        """
+        asked = any(
+            _VISIBLE in expressions.names(bound)
+            for rule in self.scope.all(self.engine.memory)
+            for bound in (rule.low, rule.high or 0)
+        )
+        memory = self.gpu.memory_visible.value if asked else None
+        return self.knowledge.shortened((self._key(_ACCOUNT_FIELDS), memory))
+
+    def _key(self, names: tuple[str, ...]) -> Hashable:
+        values = tuple(getattr(self, name) for name in names)
+        key = (
+            _Same(self.engine),
+            self.scope.signature,
+            self.runs_on_host,
+            _Same(self.variant),
+            values,
+        )
+        return self.knowledge.shortened(key)
+
     @property
     def draft(self) -> bool:
         """True when the prediction heads are loaded."""
@@ -107,3 +199,10 @@ class Subject:
         """The model's dimensions, and the size of each layer set as `<set>_layers`."""
         counted = {f"{name}_layers": len(fact.value) for name, fact in self.model.layers.items()}
         return {**counted, **self.model.dim_values}
+
+
+# Every field counts but for those named: one that is added later is never forgotten.
+_ACCOUNT_FIELDS: Final = tuple(
+    each.name for each in fields(Subject) if each.name not in _NOT_IN_ACCOUNTS
+)
+_WEIGHTS_FIELDS: Final = tuple(name for name in _ACCOUNT_FIELDS if name not in _NOT_IN_WEIGHTS)

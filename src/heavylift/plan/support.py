@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from heavylift.facts.schema import RecipeFacts
+from heavylift.facts.schema import EngineSupportRule, RecipeFacts
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Rack, Status, Support
 
@@ -20,6 +21,18 @@ def support(subject: Subject, layout: Layout) -> Support:
     for the card in another layout; else what the engine's release says of the family; else unknown.
     A version whose rules were not read makes anything better than `unknown` unknown.
     """
+    key = (
+        "support",
+        subject.weights_key,
+        subject.version_text,
+        subject.gpu.id,
+        subject.rack.gpu_count,
+        layout,
+    )
+    return subject.knowledge.remembered(key, lambda: _support(subject, layout))
+
+
+def _support(subject: Subject, layout: Layout) -> Support:
     found = _published(subject, layout)
     if not subject.version_is_read and found.status in _POSITIVE and not _ran_this(subject, found):
         return Support(
@@ -72,26 +85,47 @@ def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
     """Recipes of the subject's engine that speak of it: of its variant, and not of one half of a
     service whose prefill and decode are split.
     """
-    return [
-        recipe
-        for recipe in subject.knowledge.book.recipes
-        if recipe.engine == subject.engine.id
-        and recipe.phase is None
-        and recipe.variant in (None, subject.variant.id)
-    ]
+    return subject.knowledge.remembered(
+        ("recipes", subject.engine.id, subject.variant.id),
+        lambda: [
+            recipe
+            for recipe in subject.knowledge.book.recipes
+            if recipe.engine == subject.engine.id
+            and recipe.phase is None
+            and recipe.variant in (None, subject.variant.id)
+        ],
+    )
+
+
+def refusing_rule(subject: Subject) -> EngineSupportRule | None:
+    """The engine's own word that it does not run this model on this card, whatever the layout:
+    where nobody published a run of it to the contrary.
+    """
+    rule = subject.scope.first(subject.engine.support)
+    if rule is None or Status(rule.status) in (*_POSITIVE, Status.UNKNOWN):
+        return None
+    if any(subject.gpu.id in recipe.gpu_ids for recipe in whole_service_recipes(subject)):
+        return None
+    return rule
 
 
 def publication_rank(subject: Subject, layout: Layout) -> int:
     """0 = this layout was published for this card, 1 = for another with as many to a machine, 2 =
     for none. What suits trays of four says nothing of machines of eight.
     """
-    ranks = [
-        0 if subject.gpu.id in recipe.gpu_ids else 1
-        for recipe in whole_service_recipes(subject)
-        if is_layout_of(recipe, layout, None)
-        and (subject.gpu.id in recipe.gpu_ids or _per_machine(recipe) == subject.rack.gpus_per_node)
-    ]
-    return min(ranks, default=UNPUBLISHED)
+    here = (subject.gpu.id, subject.rack.gpus_per_node)
+    return subject.knowledge.remembered(
+        ("published", subject.engine.id, subject.variant.id, here, layout),
+        lambda: min(_publication_ranks(subject, layout), default=UNPUBLISHED),
+    )
+
+
+def _publication_ranks(subject: Subject, layout: Layout) -> Iterator[int]:
+    for recipe in whole_service_recipes(subject):
+        named = subject.gpu.id in recipe.gpu_ids
+        alike = named or _per_machine(recipe) == subject.rack.gpus_per_node
+        if alike and is_layout_of(recipe, layout, None):
+            yield 0 if named else 1
 
 
 def _per_machine(recipe: RecipeFacts) -> int | None:

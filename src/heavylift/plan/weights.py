@@ -9,7 +9,7 @@ from heavylift.checkpoint.adoption import UNSAID
 from heavylift.checkpoint.inventory import TensorGroup
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.arithmetic import ceil_div, round_up
-from heavylift.plan.stages import Stage
+from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Part
 
@@ -109,14 +109,11 @@ def stage_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, .
     if inventory is None:
         return (_published_size(subject, layout, stage),)
     experts = expert_split(subject, layout)
-    overrides = _overrides(subject, layout)
     parts = []
-    for group in inventory.groups:
-        copies = _copies(subject, group, stage)
+    for share, copies in zip(_shares(subject, layout), _all_copies(subject, stage), strict=True):
         if copies == 0:
             continue
-        shard = overrides.get(group.role, group.shard)
-        each, rule = _on_rank(subject, group, shard, layout, experts)
+        group, each, rule = share.group, share.bytes_each, share.rule
         tensors = copies * group.per_layer
         if group.shard == "expert" and group.per_layer > 1 and experts is not None:
             tensors = copies * group.per_layer * experts.experts // subject.dims["experts"]
@@ -145,6 +142,76 @@ def unsplit_bytes(subject: Subject, layout: Layout, stage: Stage) -> int:
         * group.per_layer
         for group in inventory.groups
         if group.shard == UNSAID
+    )
+
+
+def stage_bytes(subject: Subject, layout: Layout, stage: Stage) -> tuple[int, int]:
+    """What `stage_parts` come to, in bytes, and how many they are: without writing them out."""
+    if subject.inventory is None:
+        return _published_size(subject, layout, stage).bytes, 1
+    copies = _all_copies(subject, stage)
+    shares = _shares(subject, layout)
+    total = sum(count * share.bytes_each for count, share in zip(copies, shares, strict=True))
+    return total, len(copies) - copies.count(0)
+
+
+def least_stage_bytes(subject: Subject, layout: Layout) -> int:
+    """The least that the heaviest stage of a layout holds: all its weights, dealt evenly."""
+    if subject.inventory is None:
+        return ceil_div(subject.variant.bytes_total or 0, layout.pipeline_parallel_size)
+    (whole,) = stages(subject, Layout())
+    copies = _all_copies(subject, whole)
+    shares = _shares(subject, layout)
+    total = sum(count * share.bytes_each for count, share in zip(copies, shares, strict=True))
+    return ceil_div(total, layout.pipeline_parallel_size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """One layer's share of a group on a rank."""
+
+    group: TensorGroup
+    bytes_each: int
+    rule: Split
+
+
+def _shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
+    """Every group's share: what it depends on is the tensor size, how experts are split, and which
+    roles the engine treats otherwise.
+    """
+    layout_key = ("shares of", subject.weights_key, layout.without_stages)
+    return subject.knowledge.remembered(layout_key, lambda: _alike_shares(subject, layout))
+
+
+def _alike_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
+    experts = expert_split(subject, layout)
+    overrides = _overrides(subject, layout)
+    groups = () if subject.inventory is None else subject.inventory.groups
+    key = (
+        "shares",
+        subject.weights_key,
+        layout.tensor_parallel_size,
+        experts,
+        tuple(overrides.items()),
+    )
+    return subject.knowledge.remembered(
+        key,
+        lambda: tuple(
+            _Share(
+                group,
+                *_on_rank(subject, group, overrides.get(group.role, group.shard), layout, experts),
+            )
+            for group in groups
+        ),
+    )
+
+
+def _all_copies(subject: Subject, stage: Stage) -> tuple[int, ...]:
+    """How many of every group's layers lie on a stage."""
+    groups = () if subject.inventory is None else subject.inventory.groups
+    return subject.knowledge.remembered(
+        ("copies", subject.weights_key, stage),
+        lambda: tuple(_copies(subject, group, stage) for group in groups),
     )
 
 

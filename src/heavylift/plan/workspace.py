@@ -20,8 +20,11 @@ _KINDS = {
 }
 
 
-def memory_terms(subject: Subject, layout: Layout, stage: Stage) -> tuple[Term, ...]:
-    """A term per memory rule that holds; of rules with one id, the first.
+def memory_terms(
+    subject: Subject, layout: Layout, stage: Stage, *, written: bool = False
+) -> tuple[Term, ...]:
+    """A term per memory rule that holds; of rules with one id, the first. `written`: with its
+    formula.
 
     Rules are expressions over the model's dimensions, the workload, the layout and the stage (see
     `_names`); one that needs a setting nobody stated is `unknown`, with no upper bound.
@@ -30,22 +33,24 @@ def memory_terms(subject: Subject, layout: Layout, stage: Stage) -> tuple[Term, 
     taken: dict[str, Term] = {}
     for rule in subject.scope.all(subject.engine.memory):
         if rule.id not in taken:
-            taken[rule.id] = _term(rule, names)
+            taken[rule.id] = _term(rule, names, written=written)
     return tuple(taken.values())
 
 
-def _term(rule: MemoryRule, names: dict[str, int]) -> Term:
+def _term(rule: MemoryRule, names: dict[str, int], *, written: bool) -> Term:
     segment = Segment(rule.segment)
     needed = expressions.names(rule.low) | expressions.names(rule.high or 0)
     stated = needed <= names.keys()
     low = evaluate(rule.low, names) if stated else 0
-    high = evaluate(rule.high, names) if stated and rule.high is not None else None
+    high = None
+    if stated and rule.high is not None:
+        high = low if rule.high == rule.low else evaluate(rule.high, names)
     return Term(
         id=f"{segment}.{rule.id}",
         segment=segment,
         kind=Kind.UNKNOWN if high is None else _KINDS[rule.kind],
         bytes=Interval(low=low, high=high),
-        formula=_formula(rule.high, names),
+        formula=_formula(rule.high, names) if written else "",
         source=rule.source,
         note=rule.note,
     )
@@ -62,6 +67,25 @@ def _formula(expression: str | int | None, names: dict[str, int]) -> str:
 
 def _names(subject: Subject, layout: Layout, stage: Stage) -> dict[str, int]:
     """What the expressions of memory rules may use."""
+    everywhere = subject.knowledge.remembered(
+        ("names", subject.account_key, subject.gpu.memory_visible.value, layout),
+        lambda: _names_of_layout(subject, layout),
+    )
+    stage_layers = {
+        vocabulary.stage_layers(name): stage.layers_in(layers.value)
+        for name, layers in subject.model.layers.items()
+    }
+    return {
+        **everywhere,
+        **stage_layers,
+        "start_layer": stage.first_layer,
+        "end_layer": stage.last_layer + 1,
+        "receives": int(stage.index > 0),
+    }
+
+
+def _names_of_layout(subject: Subject, layout: Layout) -> dict[str, int]:
+    """The names that are the same on every stage, and those of a stage for the whole model."""
     experts = expert_split(subject, layout)
     rank = vocabulary.RankNumbers(
         tensor_parallel_size=layout.tensor_parallel_size,
@@ -76,16 +100,12 @@ def _names(subject: Subject, layout: Layout, stage: Stage) -> dict[str, int]:
         context_tokens=subject.context_tokens,
         visible_bytes=subject.gpu.memory_visible.value,
         vision=int(subject.vision),
-        start_layer=stage.first_layer,
-        end_layer=stage.last_layer + 1,
-        receives=int(stage.index > 0),
+        start_layer=0,
+        end_layer=subject.dims["layers"],
+        receives=0,
         rank_experts=None if experts is None else experts.experts,
         rank_expert_width=None if experts is None else experts.width,
         max_num_batched_tokens=subject.max_num_batched_tokens,
         max_num_seqs=subject.max_num_seqs,
     )
-    stage_layers = {
-        vocabulary.stage_layers(name): stage.layers_in(layers.value)
-        for name, layers in subject.model.layers.items()
-    }
-    return {**subject.dims, **stage_layers, **rank.stated()}
+    return {**subject.dims, **rank.stated()}

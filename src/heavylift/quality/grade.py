@@ -6,6 +6,7 @@ import re
 import unicodedata
 from typing import Final
 
+from heavylift.quality.programs import is_right
 from heavylift.quality.records import Answer, Question
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import Reply
@@ -22,14 +23,15 @@ _REFUSALS: Final = (
 _KEPT_CHARS: Final = 2000
 
 
-def grade(question: Question, reply: Reply) -> Answer:
+def grade(question: Question, reply: Reply, printed: str | None = None) -> Answer:
     """The graded answer. Failures stay apart from wrong answers: `empty`, `truncated`,
-    `unparsable` (a number was asked for and there is none), `refused`, `tool_error`, else the
-    transport's own class.
+    `unparsable` (a number or a program was asked for and there is none), `refused`, `tool_error`,
+    else the transport's own class. `printed` is what the program of a question with cases printed;
+    None = there was none to run.
     """
     text = reply.text
-    failure = _failure(question, reply)
-    right = failure is None and _is_right(question, text)
+    failure = _failure(question, reply, printed)
+    right = failure is None and _is_right(question, text, printed)
     return Answer(
         question=question.id,
         group=question.group,
@@ -52,26 +54,32 @@ _NAMED: Final = {
 }
 
 
-def _failure(question: Question, reply: Reply) -> str | None:
+def _failure(question: Question, reply: Reply, printed: str | None) -> str | None:
     if reply.failure is not None:
         return _NAMED.get(reply.failure, str(reply.failure))
     if reply.tool_calls:
         return "tool_error"
     # An answer that was cut after it had been given is an answer.
-    return None if _is_right(question, reply.text) else _why_not(question, reply)
+    if _is_right(question, reply.text, printed):
+        return None
+    return _why_not(question, reply, printed)
 
 
-def _why_not(question: Question, reply: Reply) -> str | None:
+def _why_not(question: Question, reply: Reply, printed: str | None) -> str | None:
     """Why a text is no answer; None = it is one, and wrong."""
     if any(phrase in reply.text.casefold() for phrase in _REFUSALS):
         return "refused"
     if reply.finish_reason == "length":
         return "truncated"
+    if question.function is not None:
+        return "unparsable" if printed is None else None
     asks_number = question.number is not None
     return "unparsable" if asks_number and last_number(reply.text) is None else None
 
 
-def _is_right(question: Question, text: str) -> bool:
+def _is_right(question: Question, text: str, printed: str | None) -> bool:
+    if question.function is not None:
+        return printed is not None and is_right(question, printed)
     if question.number is not None:
         return last_number(text) == question.number
     plain = _plain(text)

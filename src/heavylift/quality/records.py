@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from heavylift.records.served_model import ServedModel
 from heavylift.stats import Interval
 
 SCHEMA: Final = 1
@@ -22,9 +23,19 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """A call of a function that was asked for: its arguments, a list, and what it must return."""
+
+    arguments: str
+    expected: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """A question with a checkable answer. `expected`: each of these must be in the answer (of
-    alternatives separated by `|`, one). `number`: the last number of the answer is it.
+    alternatives separated by `|`, one). `number`: the last number of the answer is it. `function`:
+    the answer is a program, run in a sandbox, whose function must return what the `cases` (JSON)
+    say.
     """
 
     id: str
@@ -33,6 +44,8 @@ class Question:
     text: str
     expected: tuple[str, ...] = ()
     number: int | None = None
+    function: str | None = None
+    cases: tuple[Case, ...] = ()
     max_tokens: int | None = None
 
 
@@ -73,16 +86,40 @@ class Contrast:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
-    """One of the two: where it was and what is known of it."""
+class Spread:
+    """A divergence over all positions, in nats; the interval of the mean is over prompts."""
 
-    name: str
-    model: str | None = None
-    engine: str | None = None
-    version: str | None = None
-    variant: str | None = None
-    release: str | None = None
-    is_quantised: bool | None = None
+    mean: float
+    interval: Interval
+    median: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Divergence:
+    """How far the predictions of the same tokens lie apart: lower bounds, see
+    `heavylift.quality.divergence`.
+
+    `forward`: of the candidate from the reference, `backward` the other way. `floor_mean`: the
+    reference from itself, scored twice. `top1_agreement`: share of positions with the same
+    likeliest token. `probability_change_rms`: of the forced tokens. `uncovered_*`: probability of
+    the tokens that a server did not tell, of which it tells `top`.
+    """
+
+    prompts: int
+    positions: int
+    top: int
+    forward: Spread
+    backward: Spread
+    floor_mean: float | None
+    top1_agreement: float
+    top1_interval: Interval
+    probability_change_rms: float | None
+    uncovered_reference_mean: float
+    uncovered_reference_max: float
+    uncovered_candidate_mean: float
+    uncovered_candidate_max: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,11 +129,13 @@ class Comparison:
     `same_text`: share of answers word for word the same, candidate against reference;
     `same_text_floor`: reference against itself. The difference, the interval and the minimum
     detectable effect beside the contrasts are those over all items. `detectable_beforehand` was
-    worked out before the first answer, assuming that one item in ten differs.
+    worked out before the first answer, assuming that one item in ten differs. `divergence` None =
+    tokens were not scored; `divergence_missing` says why (`not_asked`, `not_offered`,
+    `tokens_differ`, `no_text`, `files`).
     """
 
-    reference: Side
-    candidate: Side
+    reference: ServedModel
+    candidate: ServedModel
     started_at: str
     heavylift_version: str
     margin: float
@@ -109,4 +148,6 @@ class Comparison:
     noise_floor: Contrast | None = None
     same_text: float | None = None
     same_text_floor: float | None = None
+    divergence: Divergence | None = None
+    divergence_missing: str | None = None
     schema: int = SCHEMA

@@ -8,26 +8,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
 from heavylift.quality import compare, stats
+from heavylift.quality.forced import NotScored, compared
 from heavylift.quality.grade import grade
-from heavylift.quality.records import Answer, Comparison, Question, Side
+from heavylift.quality.imports import read_answers
+from heavylift.quality.programs import program
+from heavylift.quality.records import Answer, Comparison, Divergence, Question
+from heavylift.quality.sandbox import Sandbox
+from heavylift.records.served_model import ServedModel
 from heavylift.wire.client import Client, Endpoint, Limits
 from heavylift.wire.failures import UNDECODABLE
-from heavylift.wire.reply import ChatRequest
+from heavylift.wire.reply import ChatRequest, Reply
 
 OnAnswer = Callable[[str, int, int], None]
 """Called with the side's name, how many answers there are, and how many there will be."""
 
 T = TypeVar("T")
-
-_RIGHT: Final = ("right", "exact_match", "acc", "score")
-_ID: Final = ("question", "id", "doc_id")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,20 +38,24 @@ class Wish:
 
     `samples` > 1 asks each question so often, with sampling. `noise_floor`: ask the reference a
     second time, in another order. `margin`: the difference that does not matter, stated before.
+    `divergence_prompts`: their continuations are scored token by token (none = that is left out).
+    `sandbox` runs the programs that are asked for.
     """
 
     reference: Endpoint | Path
     candidate: Endpoint | Path
     questions: tuple[Question, ...]
     margin: float
-    reference_side: Side
-    candidate_side: Side
+    reference_side: ServedModel
+    candidate_side: ServedModel
     samples: int = 1
     noise_floor: bool = True
     concurrency: int = 8
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
     extra: dict[str, Any] = field(default_factory=dict)
+    divergence_prompts: tuple[str, ...] = ()
+    sandbox: Sandbox | None = None
 
 
 async def run(wish: Wish, on_answer: OnAnswer) -> Comparison:
@@ -62,6 +68,11 @@ async def run(wish: Wish, on_answer: OnAnswer) -> Comparison:
     if wish.noise_floor and isinstance(wish.reference, Endpoint):
         floor, _ = await _answers(wish, wish.reference, wish.reference_side, on_answer, again=1)
     candidate, candidate_side = await _answers(wish, wish.candidate, wish.candidate_side, on_answer)
+    divergence, missing = None, None
+    try:
+        divergence = await _diverged(wish, (reference_side, candidate_side))
+    except NotScored as reason:
+        missing = reason.reason
     chance = random.Random(wish.seed).random  # noqa: S311 - resampling, not secrecy
     items = compare.by_item(reference)
     found = compare.contrasts(items, compare.by_item(candidate), margin=wish.margin, chance=chance)
@@ -86,19 +97,21 @@ async def run(wish: Wish, on_answer: OnAnswer) -> Comparison:
         noise_floor=noise[0] if noise else None,
         same_text=compare.same_text(items, compare.by_item(candidate)),
         same_text_floor=compare.same_text(items, compare.by_item(floor)),
+        divergence=divergence,
+        divergence_missing=missing,
     )
 
 
 async def _answers(
-    wish: Wish, source: Endpoint | Path, side: Side, on_answer: OnAnswer, *, again: int = 0
-) -> tuple[Sequence[Answer], Side]:
+    wish: Wish, source: Endpoint | Path, side: ServedModel, on_answer: OnAnswer, *, again: int = 0
+) -> tuple[Sequence[Answer], ServedModel]:
     if isinstance(source, Path):
         return read_answers(source), side
     async with Client(source, limits=wish.limits) as client:
         model = side.model or (await client.first_model()).id
         identity = await client.identity()
         answers = await _ask_all(
-            wish, client, model=model, name=side.name, again=again, on_answer=on_answer
+            wish, client, model=model, name=side.url, again=again, on_answer=on_answer
         )
     return answers, replace(side, model=model, engine=identity.engine, version=identity.version)
 
@@ -122,7 +135,7 @@ async def _ask_all(
                 extra={**sampling, "seed": wish.seed + sample, **wish.extra},
             )
             outcome = await client.chat(request)
-            answers.append(grade(question, outcome.reply))
+            answers.append(await _graded(wish, question, outcome.reply))
             on_answer(name, len(answers), len(order))
 
     async with asyncio.TaskGroup() as group:
@@ -131,17 +144,32 @@ async def _ask_all(
     return answers
 
 
-def read_answers(path: Path) -> tuple[Answer, ...]:
-    """Graded answers from JSON lines: ours, or the samples that lm-eval writes.
+async def _graded(wish: Wish, question: Question, reply: Reply) -> Answer:
+    """The graded answer; a program is run first. One that does not end is no wrong answer."""
+    if question.function is None or wish.sandbox is None:
+        return grade(question, reply)
+    source = program(question, reply.text)
+    if source is None:
+        return grade(question, reply)
+    ran = await wish.sandbox.run(source)
+    graded = grade(question, reply, ran.output)
+    ended = ran.status is not None or graded.failure is not None
+    return graded if ended else replace(graded, right=False, failure="code_timeout")
 
-    A row has an id (`question`, `id` or `doc_id`) and a grade (`right`, `exact_match`, `acc` or
-    `score`, right from 0.5 up). Raises USE075 for a row without, USE077 for one that is no JSON.
-    """
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise _unusable(path, str(problem)) from problem
-    return tuple(_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip())
+
+async def _diverged(wish: Wish, sides: tuple[ServedModel, ServedModel]) -> Divergence:
+    """The divergence over forced tokens. Raises NotScored with the reason why there is none."""
+    one, other = wish.reference, wish.candidate
+    if not wish.divergence_prompts:
+        raise NotScored("not_asked")
+    if not isinstance(one, Endpoint) or not isinstance(other, Endpoint):
+        raise NotScored("files")
+    chance = random.Random(wish.seed).random  # noqa: S311 - resampling, not secrecy
+    async with Client(one, limits=wish.limits) as here, Client(other, limits=wish.limits) as there:
+        models = [side.model or "" for side in sides]
+        return await compared(
+            (here, models[0]), (there, models[1]), wish.divergence_prompts, chance
+        )
 
 
 def read_questions(path: Path) -> tuple[Question, ...]:
@@ -164,24 +192,6 @@ def _decoded(path: Path, number: int, line: str, kind: type[T]) -> T:
         raise HeavyliftError(
             "USE077", {"path": str(path), "line": number, "detail": str(problem)}
         ) from problem
-
-
-def _row(path: Path, number: int, line: str) -> Answer:
-    row = _decoded(path, number, line, dict[str, Any])
-    name = next((row[key] for key in _ID if key in row), None)
-    grade_ = next((row[key] for key in _RIGHT if isinstance(row.get(key), int | float)), None)
-    if name is None or grade_ is None:
-        ids, grades = ", ".join(_ID), ", ".join(_RIGHT)
-        raise HeavyliftError(
-            "USE075", {"path": str(path), "line": number, "ids": ids, "grades": grades}
-        )
-    return Answer(
-        question=str(name),
-        group=str(row.get("group", path.stem)),
-        right=grade_ >= 0.5,  # noqa: PLR2004 - half or more of the credit
-        text=str(row.get("text", "")),
-        failure=row.get("failure"),
-    )
 
 
 def _unusable(path: Path, detail: str) -> HeavyliftError:

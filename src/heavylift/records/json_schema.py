@@ -1,12 +1,8 @@
-"""JSON Schemas of the shared records, for programs that read them: `docs/schemas`.
-
-`python -m heavylift.records.json_schema FOLDER` writes one file per record.
-"""
+"""JSON Schemas of the shared records, for programs that read them: `docs/schemas`."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +10,7 @@ import msgspec
 from heavylift.records.decision import Decision
 from heavylift.records.fetched import Fetched
 from heavylift.records.finding import Finding
+from heavylift.records.fit import FitList
 from heavylift.records.inspection import Inspection
 from heavylift.records.integrity import Integrity
 from heavylift.records.launch import LaunchSpec
@@ -21,8 +18,10 @@ from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release
+from heavylift.records.search import Searched
 from heavylift.records.snapshot import Snapshot
 from heavylift.records.speed import Speed
+from heavylift.records.variants import VariantTable
 
 RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
@@ -37,6 +36,9 @@ RECORDS: Final[dict[str, type]] = {
     "speed": Speed,
     "prefill-decode": PrefillDecode,
     "decision": Decision,
+    "fit": FitList,
+    "variants": VariantTable,
+    "search": Searched,
 }
 """Name of the schema file -> the record."""
 
@@ -49,23 +51,12 @@ def document(record: type) -> dict[str, Any]:
     return {"$schema": _DIALECT, "title": record.__name__, **reference, "$defs": parts}
 
 
-def files() -> dict[str, bytes]:
-    """Every schema file: its name and its content."""
+def files(records: Mapping[str, type]) -> dict[str, bytes]:
+    """The schema file of each record: its name and its content."""
     return {
         f"{name}.schema.json": msgspec.json.format(
             msgspec.json.encode(document(record), order="deterministic"), indent=2
         )
         + b"\n"
-        for name, record in RECORDS.items()
+        for name, record in records.items()
     }
-
-
-def main(folder: Path) -> None:
-    """Writes the schema files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files().items():
-        (folder / name).write_bytes(content)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -97,6 +97,18 @@ class Layout:
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
 
     @property
+    def without_stages(self) -> tuple[int, int, int, bool]:
+        """Tensor, data and expert sizes, and whether there are pipeline stages: what decides how
+        one layer's weights meet the ranks.
+        """
+        return (
+            self.tensor_parallel_size,
+            self.data_parallel_size,
+            self.expert_parallel_size,
+            self.pipeline_parallel_size > 1,
+        )
+
+    @property
     def label(self) -> str:
         """Short form for tables: `tp8·pp2`, `tp16·ep16`."""
         parts = [f"tp{self.tensor_parallel_size}"]
@@ -321,14 +333,35 @@ class Rejected:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HostNeeds:
-    """What the host must offer. None = not known. Bytes to load are read once per node or rank
-    group, as the engine does.
+class EngineChoice:
+    """What one engine makes of the request: its best layout, and what is known of it.
+
+    No layout = its own release says that it does not run here, so none was looked for.
     """
 
-    disk_bytes: int
-    load_bytes_per_node: int | None
-    host_ram_bytes: Interval
+    engine: str
+    title: str
+    version: str
+    layout: Layout | None
+    verdict: PlanVerdict
+    support: Support
+    headroom_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SmallerRack:
+    """A smaller count of the same card that does not hold the model.
+
+    `weights_alone`: it was not searched, because the weights alone are more than the cards show;
+    `need_bytes` is then the least weights of one GPU, else what the best layout needs.
+    """
+
+    rack: str
+    gpus: int
+    need_bytes: int
+    have_bytes: int
+    weights_alone: bool
+    code: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -337,6 +370,34 @@ class Note:
 
     code: str
     params: dict[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThumbAnswer:
+    """A rule of thumb beside the account. Bytes per GPU.
+
+    `weights_bytes` is the even share of the checkpoint that such rules reckon with, `reserve_bytes`
+    what the rule keeps beside it. `holds`: whether it calls the rack enough; None where its low and
+    high end differ. `faults` are codes with numbers: where it goes wrong for this plan.
+    """
+
+    id: str
+    weights_bytes: int
+    reserve_bytes: Interval
+    holds: bool | None
+    faults: tuple[Note, ...]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostNeeds:
+    """What the host must offer. None = not known. Bytes to load are read once per node or rank
+    group, as the engine does.
+    """
+
+    disk_bytes: int
+    load_bytes_per_node: int | None
+    host_ram_bytes: Interval
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -352,6 +413,10 @@ class Totals:
 class Plan:
     """The whole answer. `verdict` is the first that applies of does_not_fit, unsupported or
     broken, unknown, tight, fits.
+
+    `engines`: every engine that was asked, where none was named, the taken one among them.
+    `smaller`: where only a card was named, the counts below the one taken. `rules_of_thumb`: only
+    where they were asked for.
     """
 
     request: PlanRequest
@@ -397,4 +462,7 @@ class Plan:
     checkpoint_bytes: int
     checkpoint_tensors: int | None
     receipt: str | None = None
+    engines: tuple[EngineChoice, ...] = ()
+    smaller: tuple[SmallerRack, ...] = ()
+    rules_of_thumb: tuple[ThumbAnswer, ...] = ()
     schema: int = SCHEMA

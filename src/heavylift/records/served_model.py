@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedModel:
-    """A model behind a URL. `engine` and `version` None = the server does not say; the others None
-    = nobody said. `context_tokens` is the longest sequence it takes.
+    """A model behind a URL, or the file that its answers were kept in (`url`). `engine` and
+    `version` None = the server does not say; the others None = nobody said. `context_tokens` is
+    the longest sequence it takes.
     """
 
     url: str
-    model: str
+    model: str | None = None
     engine: str | None = None
     version: str | None = None
     variant: str | None = None

@@ -62,6 +62,7 @@ class AmdGpu:
     numa_node: int | None = None
     temperature_c: float | None = None
     power_w: float | None = None
+    use_percent: float | None = None
     driver_version: str | None = None
 
 
@@ -214,6 +215,7 @@ def _gpu(index: int, values: list[tuple[str, str, str]]) -> AmdGpu:
         bad_pages_pending=_pages(by_key, "pending"),
         temperature_c=number(by_key.get("hotspot") or by_key.get("edge")),
         power_w=number(by_key.get("socketpower")),
+        use_percent=number(by_key.get("gfxactivity")),
     )
 
 

@@ -81,6 +81,8 @@ class NvidiaGpu:
     link_width: int | None = None
     link_width_max: int | None = None
     temperature_c: float | None = None
+    power_w: float | None = None
+    use_percent: float | None = None
     power_limit_w: float | None = None
     power_limit_default_w: float | None = None
     hardware_slowdown: bool | None = None
@@ -230,6 +232,14 @@ _FIELDS: Final[
         ("gpu_power_readings/current_power_limit", "power_readings/power_limit"),
         ("power.limit", "enforced.power.limit"),
     ),
+    (
+        "power_w",
+        number,
+        ("GPU Power Readings/Average Power Draw", "Power Readings/Power Draw"),
+        ("gpu_power_readings/average_power_draw", "power_readings/power_draw"),
+        ("power.draw", "power.draw.average"),
+    ),
+    ("use_percent", number, ("Utilization/Gpu",), ("utilization/gpu_util",), ("utilization.gpu",)),
     (
         "power_limit_default_w",
         number,

@@ -135,5 +135,10 @@ def _gpu(index: int, values: Mapping[str, str], driver: str | None) -> AmdGpu:
         visible_memory_bytes=size_bytes(values.get("vis_vram total memory (b)"), unit="B"),
         numa_node=None if numa == _NO_NUMA else numa,
         temperature_c=number(values.get("temperature (sensor edge) (c)")),
+        power_w=number(
+            values.get("current socket graphics package power (w)")
+            or values.get("average graphics package power (w)")
+        ),
+        use_percent=number(values.get("gpu use (%)")),
         driver_version=driver,
     )

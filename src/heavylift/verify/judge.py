@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from heavylift.stats import mean, rate_interval
+from heavylift.stats import rate_interval
 from heavylift.verify.records import Check, CheckResult, Status, Trial
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import Reply, judge
@@ -22,32 +22,77 @@ weights, writes them. Signs that lines are drawn with (`----`, `....`) may repea
 _WORST_FIRST: Final = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS)
 
 
+class Tally:
+    """The trials of one check, counted as they come: of hours of trials it keeps a few lines."""
+
+    def __init__(self, check: Check, *, expected: frozenset[str]) -> None:
+        """A feature that the server refuses is skipped, unless it is `expected` of this model:
+        then a refusal is a failure like any other.
+        """
+        self._check = check
+        self._refusals_count = bool(check.needs) and expected >= set(check.needs)
+        self._trials = self._judged = self._passed = self._undecided = 0
+        self._seconds = 0.0
+        self._reasons: Counter[str] = Counter()
+        self._shown: list[str] = []
+        self._fine: str | None = None
+        self._sums: dict[str, list[float]] = {}
+
+    def add(self, trials: Iterable[Trial], seconds: float = 0.0) -> None:
+        """Take trials, which took so long together."""
+        self._seconds += seconds
+        for trial in trials:
+            self._add(trial)
+
+    def _add(self, trial: Trial) -> None:
+        self._trials += 1
+        self._undecided += trial.undecided
+        if not trial.undecided and (not trial.unsupported or self._refusals_count):
+            self._judged += 1
+            self._passed += trial.reason is None
+        if trial.reason is not None:
+            self._reasons[trial.reason] += 1
+            if len(self._shown) < _MOST_EVIDENCE:
+                self._shown.append(_evidence(trial))
+        elif trial.evidence and self._fine is None:
+            self._fine = _evidence(trial)
+        for name, value in trial.figures.items():
+            total = self._sums.setdefault(name, [0.0, 0.0])
+            total[0] += value
+            total[1] += 1
+
+    def result(self) -> CheckResult:
+        """What they come to. Figures are means over the trials that have them."""
+        check, judged = self._check, self._judged
+        fine = () if self._fine is None else (self._fine,)
+        return CheckResult(
+            id=check.id,
+            status=self._status(),
+            rate=self._passed / judged if judged else None,
+            interval=rate_interval(self._passed, judged) if judged else None,
+            trials=self._trials,
+            required_rate=check.required_rate,
+            reasons=dict(self._reasons),
+            evidence=tuple(self._shown) or fine,
+            figures={name: total / count for name, (total, count) in sorted(self._sums.items())},
+            seconds=self._seconds,
+            title=check.title,
+        )
+
+    def _status(self) -> Status:
+        if not self._judged:
+            return Status.UNKNOWN if self._undecided or not self._trials else Status.SKIPPED
+        enough = self._passed / self._judged >= self._check.required_rate
+        return Status.PASS if enough else self._check.on_failure
+
+
 def result(
     check: Check, trials: Sequence[Trial], *, expected: frozenset[str], seconds: float = 0.0
 ) -> CheckResult:
-    """The result of a check from its trials.
-
-    A feature that the server refuses is skipped, unless it is `expected` of this model: then a
-    refusal is a failure like any other.
-    """
-    judged = [trial for trial in trials if not trial.unsupported or expected >= set(check.needs)]
-    reasons = Counter(trial.reason for trial in trials if trial.reason is not None)
-    failed = [trial for trial in trials if trial.reason is not None]
-    shown = failed or [trial for trial in trials if trial.evidence][:1]
-    passed = sum(trial.reason is None for trial in judged)
-    return CheckResult(
-        id=check.id,
-        status=_status(check, passed, judged, trials),
-        rate=passed / len(judged) if judged else None,
-        interval=rate_interval(passed, len(judged)) if judged else None,
-        trials=len(trials),
-        required_rate=check.required_rate,
-        reasons=dict(reasons),
-        evidence=tuple(_evidence(trial) for trial in shown[:_MOST_EVIDENCE]),
-        figures=_figures(trials),
-        seconds=seconds,
-        title=check.title,
-    )
+    """The result of a check from its trials; see `Tally`."""
+    tally = Tally(check, expected=expected)
+    tally.add(trials, seconds)
+    return tally.result()
 
 
 def verdict(checks: Iterable[CheckResult]) -> Status:
@@ -56,26 +101,9 @@ def verdict(checks: Iterable[CheckResult]) -> Status:
     return next((status for status in _WORST_FIRST if status in seen), Status.UNKNOWN)
 
 
-def _status(check: Check, passed: int, judged: Sequence[Trial], trials: Sequence[Trial]) -> Status:
-    if not trials:
-        return Status.UNKNOWN
-    if not judged:
-        return Status.SKIPPED
-    return Status.PASS if passed / len(judged) >= check.required_rate else check.on_failure
-
-
 def _evidence(trial: Trial) -> str:
     text = f"{trial.reason}: {trial.evidence}" if trial.reason else trial.evidence
     return text[:EVIDENCE_CHARS]
-
-
-def _figures(trials: Sequence[Trial]) -> dict[str, float]:
-    """The mean of each figure over the trials that have it."""
-    names = sorted({name for trial in trials for name in trial.figures})
-    return {
-        name: mean([trial.figures[name] for trial in trials if name in trial.figures])
-        for name in names
-    }
 
 
 # --- single replies ------------------------------------------------------------------------------

@@ -36,13 +36,16 @@ class Trial:
     """One trial of a check. `reason` None = it passed; else its name: a failure class of the wire
     or one of the judges' own. `evidence` is what was seen, cut short.
 
-    `unsupported`: the server refused the feature itself. `figures` are measured on the way.
+    `unsupported`: the server refused the feature itself. `undecided`: nothing can be concluded.
+    `figures` are measured on the way. `answer`: a question that never changes, and what was said.
     """
 
     reason: str | None = None
     evidence: str = ""
     unsupported: bool = False
+    undecided: bool = False
     figures: Mapping[str, float] = field(default_factory=dict)
+    answer: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +95,10 @@ class CheckResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
-    """A verification. `verdict` is the worst status of its checks; skipped ones do not count."""
+    """A verification. `verdict` is the worst status of its checks; skipped ones do not count.
+
+    `answers`: to the questions that never change, for the next release to be held against.
+    """
 
     subject: ServedModel
     profile: Profile
@@ -101,4 +107,5 @@ class Verification:
     seconds: float
     verdict: Status
     checks: tuple[CheckResult, ...]
+    answers: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
+from heavylift.records.plan import Plan
 from heavylift.records.served_model import ServedModel
-from heavylift.verify.judge import result, verdict
-from heavylift.verify.probes.base import Ask, Probe, Server, Situation
+from heavylift.telemetry import engine_queue
+from heavylift.telemetry.engine_queue import MetricNames
+from heavylift.telemetry.gpu_watch import PERIOD_S, Command, GpuWatch
+from heavylift.verify.drift import Point, drift_results
+from heavylift.verify.judge import Tally, verdict
+from heavylift.verify.memory import gpu_results
+from heavylift.verify.probes.base import Ask, MakeProbe, Probe, Server, Situation
 from heavylift.verify.records import (
     Check,
     CheckResult,
@@ -29,6 +35,7 @@ from heavylift.wire.client import (
     CHAT,
     COMPLETIONS,
     MESSAGES,
+    RESPONSES,
     Client,
     Endpoint,
     Identity,
@@ -37,23 +44,43 @@ from heavylift.wire.client import (
     Outcome,
     Protocol,
 )
+from heavylift.wire.failures import Failure
 from heavylift.wire.reply import ChatRequest
 
 _ROUTES: Final[Mapping[str, Protocol]] = {
     "chat": CHAT,
     "completions": COMPLETIONS,
     "messages": MESSAGES,
+    "responses": RESPONSES,
 }
-_ALONE: Final = frozenset({"cancel", "concurrency", "needle", "parity", "same_answers", "seed"})
+_ALONE: Final = frozenset(
+    {"cancel", "concurrency", "just_over", "needle", "parity"}
+    | {"remembered", "same", "seed", "together"}
+)
 """Probes whose trials run one after another: they fill the server, measure it, or compare answers
 that a batch in common with others would change.
 """
 
+_STEADY: Final = "healthy_text"
+"""The probe whose latencies can be compared over time: always the same question."""
+_LADDER: Final = "needle"
+_METRICS_S: Final = 0.25
 _SAMPLE_CHARS: Final = 2000
 _CAUTIOUS_CHARS_PER_TOKEN: Final = 3.0
 """Fewer than usual vocabularies need for English: a prompt must not overshoot its length."""
 
 OnCheck = Callable[[CheckResult], None]
+OnRound = Callable[[int, float], None]
+"""Called after each round of a soak with its number, from 1, and the seconds since the start."""
+
+_SOAK_READ_S: Final = 5.0
+"""Between two looks at the GPUs in a run of hours."""
+_WHOLE: Final = frozenset(
+    {None, Failure.EMPTY, Failure.TRUNCATED_THINKING, Failure.TOOL_ARGUMENTS_INVALID}
+    | {Failure.BAD_REQUEST, Failure.CONTEXT_TOO_LONG, Failure.NOT_FOUND}
+    | {Failure.TOOL_CALLS_LOST, Failure.MARKER_LEAK}
+)
+"""What a reply that arrived whole may still be: wrong is not lost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +89,10 @@ class Wish:
 
     `expected` are features the model is known to have: a refusal of one is a failure.
     `answer_tokens` is the room for an answer with its thinking. `other` is a second endpoint that
-    must give the same answers. `extra_results` join the report (memory, for one).
+    must give the same answers. `probes` are the user's own. `extra_results` join the report.
+    `soak_s`: the checks are gone through again and again for so long. `gpu_command` is asked about
+    the GPUs meanwhile (None = nothing is); `plan` is what their memory is held against.
+    `metric_names`: see `MetricNames`. `earlier`: what an earlier release answered.
     """
 
     endpoint: Endpoint
@@ -85,6 +115,12 @@ class Wish:
     release: str | None = None
     is_quantised: bool | None = None
     extra_results: tuple[CheckResult, ...] = ()
+    probes: Mapping[str, MakeProbe] = field(default_factory=dict)
+    soak_s: float = 0.0
+    gpu_command: Command | None = None
+    plan: Plan | None = None
+    metric_names: MetricNames = field(default_factory=dict)
+    earlier: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Verifier:
@@ -96,19 +132,42 @@ class _Verifier:
         self._server = server
         self._wish = wish
         self._room = asyncio.Semaphore(wish.concurrency)
+        self._began_at = time.perf_counter()
+        self.requests = self.lost = 0
+        self.answers: dict[str, str] = {}
+        self.latencies: dict[str, list[Point]] = {"first_token": [], "pace": []}
 
-    async def check(self, check: Check) -> CheckResult:
-        """The result of one check."""
-        began_at = time.perf_counter()
-        count = check.trials[self._wish.profile]
+    async def trials(self, check: Check, passed_over: int) -> list[Trial]:
+        """One round of trials of a check, numbered on from those before."""
+        numbers = range(passed_over, passed_over + check.trials[self._wish.profile])
         if "other_endpoint" in check.needs and self._other is None:
-            trials = [Trial(unsupported=True)]
-        elif check.probe in _ALONE:
-            trials = [await self._trial(check, number) for number in range(count)]
-        else:
-            trials = await asyncio.gather(*(self._trial(check, n) for n in range(count)))
-        seconds = time.perf_counter() - began_at
-        return result(check, trials, expected=self._wish.expected, seconds=seconds)
+            return [Trial(unsupported=True)]
+        if check.probe == _LADDER:
+            return [await self._watched(check, number) for number in numbers]
+        if check.probe in _ALONE:
+            return [await self._trial(check, number) for number in numbers]
+        return await asyncio.gather(*(self._trial(check, number) for number in numbers))
+
+    async def _watched(self, check: Check, number: int) -> Trial:
+        """A trial with the most that the engine's cache was in use meanwhile, where it tells."""
+        uses: list[float] = []
+
+        async def watch() -> None:
+            with suppress(HeavyliftError):
+                while (page := await self._client.page("/metrics")) is not None:
+                    use = engine_queue.read(page, self._wish.metric_names).kv_use_ratio
+                    uses.append(0.0 if use is None else use)
+                    await asyncio.sleep(_METRICS_S)
+
+        watching = asyncio.create_task(watch())
+        try:
+            trial = await self._trial(check, number)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        if not any(uses):
+            return trial
+        return replace(trial, figures={**trial.figures, "kv_use_ratio": max(uses)})
 
     async def _trial(self, check: Check, number: int) -> Trial:
         # Seeded by name, so that a check asks the same whichever others run.
@@ -121,9 +180,31 @@ class _Verifier:
             answer_tokens=self._wish.answer_tokens,
             prose=self._wish.prose,
             extra=self._wish.extra,
+            earlier=self._wish.earlier,
         )
         async with self._room:
+            trial = await self._driven(check, situation)
+        if trial.answer is not None:
+            question, said = trial.answer
+            self.answers[question] = said
+        if check.probe == _STEADY:
+            at_s = time.perf_counter() - self._began_at
+            for name, figure in (("first_token", "ttft_s"), ("pace", "gap_s")):
+                if figure in trial.figures:
+                    self.latencies[name].append((at_s, trial.figures[figure]))
+        return trial
+
+    async def _driven(self, check: Check, situation: Situation) -> Trial:
+        own = self._wish.probes.get(check.probe)
+        if own is None:
             return await self._drive(PROBES[check.probe](situation, check.params))
+        try:
+            return await self._drive(own(situation, check.params))
+        except HeavyliftError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - the user's code: its mistake is a finding
+            evidence = f"{type(problem).__name__}: {problem}"
+            return Trial(reason="probe_error", evidence=evidence, undecided=True)
 
     async def _drive(self, probe: Probe) -> Trial:
         try:
@@ -138,8 +219,14 @@ class _Verifier:
         client = self._other if ask.elsewhere and self._other is not None else self._client
         protocol = _ROUTES[ask.route]
         if ask.leave_after is None:
-            return await client.chat(ask.request, protocol)
+            outcome = await client.chat(ask.request, protocol)
+            self._note(outcome)
+            return outcome
         return await _leave_early(client, ask, ask.leave_after, protocol)
+
+    def _note(self, outcome: Outcome) -> None:
+        self.requests += 1
+        self.lost += outcome.failure not in _WHOLE
 
 
 async def _leave_early(client: Client, ask: Ask, chunks: int, protocol: Protocol) -> Outcome:
@@ -153,7 +240,9 @@ async def _leave_early(client: Client, ask: Ask, chunks: int, protocol: Protocol
         return stream.outcome()
 
 
-async def run(wish: Wish, on_check: OnCheck) -> Verification:
+async def run(
+    wish: Wish, on_check: OnCheck, on_round: OnRound = lambda _number, _seconds: None
+) -> Verification:
     """Run the checks. Raises WIRE003 or WIRE061 when the server does not even list a model."""
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     began_at = time.perf_counter()
@@ -164,6 +253,8 @@ async def run(wish: Wish, on_check: OnCheck) -> Verification:
             other = await stack.enter_async_context(Client(wish.other, limits=wish.limits))
         server = await _look(client, wish)
         identity = await client.identity()
+        period_s = _SOAK_READ_S if wish.soak_s > _SOAK_READ_S**2 else PERIOD_S
+        watch = await stack.enter_async_context(GpuWatch(wish.gpu_command, period_s))
         verifier = _Verifier(client, other, server, wish)
         checks = chosen(
             wish.checks,
@@ -172,17 +263,8 @@ async def run(wish: Wish, on_check: OnCheck) -> Verification:
             only=wish.only,
             skip=wish.skip,
         )
-        results = list(wish.extra_results)
-        ladder_is_broken = False
-        for check in checks:
-            if ladder_is_broken and check.probe == "needle":
-                outcome = result(check, [Trial(unsupported=True)], expected=frozenset())
-            else:
-                outcome = await verifier.check(check)
-            # What fails on one rung of the ladder has no better chance on the next.
-            ladder_is_broken |= check.probe == "needle" and outcome.status is Status.FAIL
-            results.append(outcome)
-            on_check(outcome)
+        found = await _rounds(verifier, checks, wish, on_check, on_round)
+    results = [*wish.extra_results, *found, *_of_the_run(verifier, watch, wish)]
     return Verification(
         subject=_subject(wish, server, identity),
         profile=wish.profile,
@@ -191,7 +273,53 @@ async def run(wish: Wish, on_check: OnCheck) -> Verification:
         seconds=time.perf_counter() - began_at,
         verdict=verdict(results),
         checks=tuple(results),
+        answers=verifier.answers,
     )
+
+
+async def _rounds(
+    verifier: _Verifier,
+    checks: Sequence[Check],
+    wish: Wish,
+    on_check: OnCheck,
+    on_round: OnRound,
+) -> list[CheckResult]:
+    """The checks once, and in a soak again until its time is over; each with all its trials."""
+    began_at = time.perf_counter()
+    tallies = {check.id: Tally(check, expected=wish.expected) for check in checks}
+    number = 0
+    while True:
+        ladder_is_broken = False
+        for check in checks:
+            check_began_at = time.perf_counter()
+            if ladder_is_broken and check.probe == "needle":
+                # What fails on one rung of the ladder has no better chance on the next.
+                trials = [Trial(reason="lower_rung_failed", undecided=True)]
+            else:
+                trials = await verifier.trials(check, number * check.trials[wish.profile])
+            tally = tallies[check.id]
+            tally.add(trials, time.perf_counter() - check_began_at)
+            if check.probe == "needle":
+                ladder_is_broken |= tally.result().status is Status.FAIL
+            if number == 0:
+                on_check(tally.result())
+        number += 1
+        seconds = time.perf_counter() - began_at
+        if not checks or seconds >= wish.soak_s:
+            return [tally.result() for tally in tallies.values()]
+        on_round(number, seconds)
+
+
+def _of_the_run(verifier: _Verifier, watch: GpuWatch, wish: Wish) -> Iterator[CheckResult]:
+    """What only the run as a whole can say: memory of the GPUs, drift."""
+    memory = gpu_results(watch.points, wish.plan)
+    if "memory" not in wish.skip and (not wish.only or "memory" in wish.only):
+        yield from memory
+    if wish.soak_s:
+        chance = random.Random(wish.seed).random  # noqa: S311 - resampling, not secrecy
+        yield from drift_results(
+            verifier.latencies, watch.points, (verifier.requests, verifier.lost), chance
+        )
 
 
 async def _look(client: Client, wish: Wish) -> Server:

@@ -5,8 +5,9 @@ for the reading.
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, replace
 from importlib import resources
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.errors import HeavyliftError
+from heavylift.facts.schema import Golden
 from heavylift.units import format_tokens
-from heavylift.verify.probes import basics, context, images, reasoning, tools
+from heavylift.verify.probes import against, basics, context, declared, images, reasoning, tools
 from heavylift.verify.probes.base import MakeProbe
 from heavylift.verify.records import Check, Profile
 
@@ -34,10 +36,12 @@ PROBES: Final[Mapping[str, MakeProbe]] = {
     "concurrency": basics.concurrency,
     "cancel": basics.cancel,
     "other_route": basics.other_route,
-    "same_answers": basics.same_answers,
+    "recalled": basics.recalled,
+    "remembered": basics.remembered,
     "ask": basics.own_question,
     "needle": context.needle,
     "over_long": context.over_long,
+    "just_over": context.just_over,
     "forced": tools.forced,
     "triggered": tools.triggered,
     "abstained": tools.abstained,
@@ -45,6 +49,9 @@ PROBES: Final[Mapping[str, MakeProbe]] = {
     "round_trip": tools.round_trip,
     "in_pieces": tools.in_pieces,
     "structured": tools.structured,
+    "declared_later": declared.callable_later,
+    "declared_wrongly": declared.senseless,
+    "golden": declared.golden,
     "separate": reasoning.separate,
     "cut_short": reasoning.cut_short,
     "given_back": reasoning.given_back,
@@ -53,7 +60,10 @@ PROBES: Final[Mapping[str, MakeProbe]] = {
     "shape": images.shape,
     "number": images.number,
     "broken": images.broken,
+    "oversize": images.oversize,
     "offered": images.offered,
+    "same": against.same,
+    "together": against.together,
 }
 """Name of a probe in a check file -> the probe."""
 
@@ -68,7 +78,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def shipped() -> tuple[Check, ...]:
     """The checks that come with heavylift, in the order they are run."""
     folder = resources.files("heavylift.verify").joinpath("checks")
-    names = ("basics", "reasoning", "tools", "context", "images")
+    names = ("basics", "reasoning", "tools", "responses", "context", "images", "against")
     return tuple(
         check
         for name in names
@@ -76,20 +86,62 @@ def shipped() -> tuple[Check, ...]:
     )
 
 
-def own(folder: Path) -> tuple[Check, ...]:
-    """The user's checks: every TOML file of a folder. Raises USE066 and USE067."""
+def own(folder: Path) -> tuple[tuple[Check, ...], dict[str, MakeProbe]]:
+    """The user's checks, every TOML file of a folder, and the probes of its Python files.
+
+    A Python file is run: it is the user's own code, from a folder they named. Its `PROBES` maps
+    names to probes (see `MakeProbe`). Raises USE066 and USE067.
+    """
+    probes: dict[str, MakeProbe] = {}
+    for path in sorted(folder.glob("*.py")):
+        probes |= _own_probes(path)
     checks: list[Check] = []
     for path in sorted(folder.glob("*.toml")):
         try:
-            checks += decode(path.read_text("utf-8"), str(path))
+            checks += decode(path.read_text("utf-8"), str(path), known=probes)
         except (OSError, UnicodeDecodeError) as problem:
             raise HeavyliftError("USE066", {"path": str(path), "detail": str(problem)}) from problem
     if not checks:
         raise HeavyliftError("USE067", {"path": str(folder)})
-    return tuple(checks)
+    return tuple(checks), probes
 
 
-def decode(text: str, path: str) -> tuple[Check, ...]:
+def _own_probes(path: Path) -> dict[str, MakeProbe]:
+    spec = importlib.util.spec_from_file_location(f"heavylift_checks_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise HeavyliftError("USE066", {"path": str(path), "detail": "not a Python file"})
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        # The user's own code may fail in any way; what it said is what helps.
+        detail = f"{type(problem).__name__}: {problem}"
+        raise HeavyliftError("USE066", {"path": str(path), "detail": detail}) from problem
+    probes = getattr(module, "PROBES", None)
+    if not isinstance(probes, dict) or not all(map(callable, probes.values())):
+        raise HeavyliftError("USE066", {"path": str(path), "detail": "PROBES"})
+    return probes
+
+
+def golden_checks(goldens: Iterable[Golden]) -> tuple[Check, ...]:
+    """A check per known request of the model."""
+    return tuple(
+        Check(
+            id=f"goldens.{each.name}",
+            probe="golden",
+            trials=dict.fromkeys(Profile, 1),
+            needs=("goldens",),
+            params={
+                "content": each.content,
+                "body": each.body,
+                "prompt_tokens": each.prompt_tokens,
+            },
+        )
+        for each in goldens
+    )
+
+
+def decode(text: str, path: str, known: Container[str] = frozenset()) -> tuple[Check, ...]:
     """The checks in a TOML text. Raises USE066 when it is none, or names no known probe."""
     try:
         document = tomllib.loads(text)
@@ -101,7 +153,7 @@ def decode(text: str, path: str) -> tuple[Check, ...]:
         # A misspelt key would be a silent default.
         raise HeavyliftError("USE066", {"path": path, "detail": ", ".join(sorted(unknown))})
     for check in checks:
-        if check.probe not in PROBES:
+        if check.probe not in PROBES and check.probe not in known:
             raise HeavyliftError("USE068", {"path": path, "check": check.id, "probe": check.probe})
     return checks
 
@@ -109,7 +161,7 @@ def decode(text: str, path: str) -> tuple[Check, ...]:
 def require_known(checks: Iterable[Check], names: Iterable[str]) -> None:
     """Raises USE070 for a name that is neither a check nor a group, with those near it."""
     checks = tuple(checks)
-    groups = sorted({check.group for check in checks})
+    groups = sorted({check.group for check in checks} | {"memory"})
     known = {*groups, *(check.id for check in checks)}
     for name in names:
         if name not in known:

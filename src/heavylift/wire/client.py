@@ -26,7 +26,7 @@ import aiohttp
 import msgspec
 
 from heavylift.errors import HeavyliftError, Params, Scalar
-from heavylift.wire import anthropic, completions, openai, sse
+from heavylift.wire import anthropic, completions, openai, responses, sse
 from heavylift.wire.failures import (
     UNDECODABLE,
     ErrorBody,
@@ -250,6 +250,12 @@ COMPLETIONS: Final = Protocol(
     encode=completions.encode_request,
     event=completions.decode,
     reply=completions.decode,
+)
+RESPONSES: Final = Protocol(
+    path=responses.PATH,
+    encode=responses.encode_request,
+    event=responses.decode_event,
+    reply=responses.decode_reply,
 )
 MESSAGES: Final = Protocol(
     path=anthropic.PATH,

@@ -68,6 +68,15 @@ def test_conversations_keep_the_users_turns() -> None:
     assert arrival.turns == ("Hello", "And now?")
 
 
+def test_a_list_of_conversations_is_read_like_lines_of_them() -> None:
+    """As ShareGPT's own file is."""
+    assert parse_trace(f"[{SHAREGPT.strip()}]", "chats.json") == parse_trace(
+        SHAREGPT, "chats.jsonl"
+    )
+    with pytest.raises(HeavyliftError, match="USE061"):
+        parse_trace("[1, 2]", "chats.json")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [("{}", 1), ('{"timestamp": 1, "input_length": 5}\n{broken', 2), ("a,b\n1,2\n", 2)],

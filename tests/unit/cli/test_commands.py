@@ -43,6 +43,16 @@ K3 = ("plan", "kimi-k3", "--on")
         (("compare", "kimi-k3"), 2),
         (("compare", "kimi-k3", "--on", "8xH200"), 1),
         (("compare", "kimi-k3", "--on", "8xH200", "--on", "8xB300"), 0),
+        (("compare", "kimi-k3", "--search", "--engine", "vllm"), 0),
+        (("fit",), 2),
+        (("fit", "--on", "1xRTX4090"), 0),
+        (("fit", "--on", "B200"), 3),
+        (("fit", "--on", "8xRTX9000"), 3),
+        (("variants", "kimi-k3"), 0),
+        (("variants", "kimi-k3", "--have", "512GB-mac"), 0),
+        (("variants", "kimi-k3", "--have", "48GB"), 1),
+        (("variants", "kimi-k3", "--have", "512GB-amiga"), 3),
+        (("variants", "kimi-4"), 3),
         (("explain", "weights", "kimi-k3"), 2),
         (("facts",), 0),
         (("--version",), 0),
@@ -95,6 +105,16 @@ def test_json_is_all_that_is_on_standard_output(run: Run) -> None:
         (*K3, "8xMI355X", "--engine", "llamacpp", "--concurrency", "4"),
         ("plan", "smollm2", "--on", "this-machine"),
         ("compare", "kimi-k3", "--on", "16xB200", "--on", "8xMI300X", "--on", "8xMI325X"),
+        ("compare", "kimi-k3", "--all"),
+        ("compare", "kimi-k3", "--search"),
+        (*K3, "B200", "--rules"),
+        (*K3, "2x4xGB300", "--engine", "trtllm", "--context", "1M"),
+        ("fit", "--on", "8xH100"),
+        ("fit", "--on", "M3 Ultra 512GB"),
+        ("fit", "--on", "1xMI210", "--context", "32k"),
+        ("variants", "kimi-k3"),
+        ("variants", "kimi-k3", "--have", "512GB-mac"),
+        ("variants", "kimi-k3", "--have", "48GB"),
         ("facts",),
     ],
 )
@@ -323,3 +343,51 @@ def test_a_path_that_is_no_folder_is_said(run: Callable[..., Any], tmp_path: Pat
         ran = run("plan", str(path), "--on", "8xB300")
         assert ran.status == Exit.INPUT
         assert code in ran.err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((*K3, "B200"), ("Fewer do not do: 8xB200", "Engines asked:", "runs on AMD cards only")),
+        ((*K3, "H100"), ("2x8xH100 and below",)),
+        ((*K3, "8xB300", "--rules"), ("Rules of thumb", "room for", "do not divide evenly")),
+        ((*K3, "8xGB300", "--engine", "trtllm"), ("of 0.25 of what is free after load",)),
+        ((*K3, "1xM3 Ultra 512GB"), ("has no platform for this card",)),
+        (
+            ("plan", "llama-3.1-8b", "--on", "B300", "--tp", "4", "--engine", "vllm"),
+            ("1xB300 can run it in no layout.",),
+        ),
+        (("plan", "kimi-k3", "--on", "8xMI250X"), ("2 devices per card",)),
+        (("plan", "llama-3.1-8b", "--on", "1xStrix Halo"), ("120.0 with amd-ttm --set 120",)),
+        (("plan", "llama-3.1-8b", "--on", "1xDGX Spark"), ("the system lives in them too",)),
+        (("fit", "--on", "8xH100"), ("Kimi-K3 ud-tq1-0", "misses by")),
+        (("fit", "--on", "M3 Ultra 512GB"), ("tight*", "iogpu.wired_limit_mb=516096")),
+        (("variants", "kimi-k3", "--have", "48GB"), ("No: no published form",)),
+        (("variants", "kimi-k3", "--have", "64GB+nvme"), ("Take WARP", "s per token on M5 Pro")),
+        (("variants", "kimi-k3", "--have", "512GB-mac"), ("Take GGUF REAP576", "Does not hold:")),
+        (("variants", "kimi-k3"), ("dominated by native", "Smallest rack of the catalogue")),
+        (("compare", "kimi-k3", "--search"), ("ways on", "8xMI355X")),
+    ],
+)
+def test_a_screen_says_what_was_asked(
+    run: Run, args: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    """The answer is in the words, not only in the record."""
+    shown = " ".join(run(*args).out.split())
+    for each in words:
+        assert each in shown
+
+
+@pytest.mark.parametrize(
+    ("args", "fields"),
+    [
+        (("fit", "--on", "1xL40S"), {"rack", "rows", "misses", "visible_bytes", "schema"}),
+        (("variants", "kimi-k3"), {"model", "rows", "choices", "have", "schema"}),
+        (("compare", "kimi-k3", "--search"), {"candidates", "refused", "too_small", "best"}),
+    ],
+)
+def test_json_of_the_lists_has_the_records_fields(
+    run: Run, args: tuple[str, ...], fields: set[str]
+) -> None:
+    """The same record as on the screen."""
+    assert fields <= set(json.loads(run(*args, "--json").out))

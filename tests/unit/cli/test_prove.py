@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,6 +20,7 @@ from heavylift.cli.main import cli
 from heavylift.cli.text import keys, text
 from heavylift.devserver.bad import BAD_SERVERS
 from heavylift.errors import Exit, HeavyliftError, Scalar
+from heavylift.records.plan import Plan
 
 PYTHON = [sys.executable, "-m", "heavylift"]
 
@@ -127,6 +129,29 @@ def test_a_mistaken_option_of_bench_is_an_error(arguments: tuple[str, ...], code
     assert code in str(result.exception)
 
 
+def test_a_benchmark_of_a_planned_rack_is_placed_and_kept(
+    tmp_path: Path, make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A share of the memory's bound, a place in the forecast, an anchor that speed reads."""
+    monkeypatch.setenv("HEAVYLIFT_HOME", str(tmp_path / "home"))
+    # A busy host makes a measurement invalid, rightly; that is not what is asked here.
+    monkeypatch.setattr("heavylift.bench.validity.reasons", lambda *_args, **_given: ())
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(msgspec.json.encode(make_plan("kimi-k3", "8xMI355X", engine="atom")))
+    html = tmp_path / "page.html"
+    arguments = ("-c", "2", "-n", "8", "--output-tokens", "16", "--plan", str(plan))
+    with playing("engine", "paced") as url:
+        result = heavylift("bench", url, *arguments, "--html", str(html))
+    assert "of the memory's bound" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines() if url not in line) <= 80
+    assert "the forecast of" in result.stdout
+    assert "Against what the rack could do" in html.read_text("utf-8")
+    (kept,) = (tmp_path / "home/state/anchors").iterdir()
+    assert f"--anchor {kept}" in result.stderr
+    speed = ("speed", "kimi-k3", "--on", "8xMI355X", "--engine", "atom", "--anchor", str(kept))
+    assert documented(heavylift(*speed, "--json"))["basis"]["evidence"] == "anchored"
+
+
 # --- verify --------------------------------------------------------------------------------------
 
 
@@ -168,6 +193,8 @@ def test_verify_writes_junit_and_html_and_ends_with_status_1_on_failure(tmp_path
     ]
     assert failed == ["structured.object", "structured.schema"]
     assert suite.get("failures") == "2"
+    named = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    assert (named["model"], named["variant"]) == ("scripted", "unknown")
     page = html.read_text("utf-8")
     assert "not_json" in page
     assert "<script" not in page
@@ -180,6 +207,119 @@ def test_a_quantised_copy_is_named_in_the_report(healthy: str) -> None:
                        "--quantised")  # fmt: skip
     assert "quantised copy" in result.stdout
     assert "variant int4" in result.stdout
+
+
+def test_memory_alone_with_a_plan_and_nothing_to_see_is_unknown_not_passed_over(
+    healthy: str, tmp_path: Path, make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No log, no tool on this machine: the plan was read, and nothing could be held against it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(msgspec.json.encode(make_plan("kimi-k3", "8xMI355X", engine="atom")))
+    result = heavylift("verify", healthy, "--only", "memory", "--plan", str(plan), "--json")
+    assert result.return_value == 1
+    (check,) = documented(result)["checks"]
+    assert (check["id"], check["status"]) == ("memory.gpu_planned", "unknown")
+    assert check["reasons"] == {"gpus_not_seen": 1}
+
+
+def test_the_gpus_are_read_through_a_tool_and_held_against_the_plan(
+    healthy: str, tmp_path: Path, make_plan: Callable[..., Plan]
+) -> None:
+    """Eight cards that hold what was planned, as the vendor's tool prints them."""
+    made = make_plan("kimi-k3", "8xMI355X", engine="atom")
+    held_mib = (made.per_gpu.certain_total_bytes + made.per_gpu.budget_bytes) // 2**21
+    rows = "\n".join(f"{gpu}, {held_mib} MiB, 294912 MiB" for gpu in range(8))
+    tool = tmp_path / "tool"
+    tool.write_text(
+        "#!/bin/sh\ncat <<END\nindex, memory.used [MiB], memory.total [MiB]\n" + rows + "\nEND\n"
+    )
+    tool.chmod(0o755)
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(msgspec.json.encode(made))
+    arguments = ("--only", "memory", "--only", "basics.stream", "--gpu-tool", str(tool))
+    result = heavylift("verify", healthy, *arguments, "--plan", str(plan), "--json")
+    checks = {check["id"]: check["status"] for check in documented(result)["checks"]}
+    assert checks == {
+        "basics.stream": "pass", "memory.gpu_use": "pass", "memory.gpu_balance": "pass",
+        "memory.gpu_planned": "pass",
+    }  # fmt: skip
+
+
+def test_a_soak_goes_on_for_the_time_asked(healthy: str) -> None:
+    """Rounds are told; a time for another profile is a mistake."""
+    arguments = ("--only", "basics.chat", "--hours", "0.0003")
+    result = heavylift("verify", healthy, "--profile", "soak", *arguments, "--json")
+    found = {check["id"] for check in documented(result)["checks"]}
+    assert {"basics.chat", "soak.errors", "soak.first_token", "soak.pace"} == found
+    assert "USE078" in str(heavylift("verify", healthy, "--hours", "1").exception)
+
+
+def test_a_release_is_held_against_the_one_before_it(healthy: str, tmp_path: Path) -> None:
+    """Word for word; a server that answers otherwise warns; another file is a mistake."""
+    report = tmp_path / "before.json"
+    only = ("--only", "basics.same_text")
+    first = heavylift("verify", healthy, *only, "--json")
+    assert [check["status"] for check in documented(first)["checks"]] == ["skipped"]
+    report.write_text(first.stdout)
+    again = heavylift("verify", healthy, *only, "--same-as", str(report), "--json")
+    assert [check["status"] for check in documented(again)["checks"]] == ["pass"]
+    with playing("bad-server", "exclamations") as url:
+        other = heavylift("verify", url, *only, "--same-as", str(report), "--json")
+    (check,) = documented(other)["checks"]
+    assert (check["status"], check["reasons"]) == ("warn", {"text_differs": 4})
+    report.write_text("{}")
+    assert "USE081" in str(heavylift("verify", healthy, "--same-as", str(report)).exception)
+
+
+def test_a_log_without_its_plan_is_a_mistake(healthy: str, tmp_path: Path) -> None:
+    """There is nothing to hold it against."""
+    log = tmp_path / "engine.log"
+    log.write_text("hello")
+    assert "USE079" in str(heavylift("verify", healthy, "--log", str(log)).exception)
+
+
+def test_two_endpoints_are_held_against_each_other(healthy: str) -> None:
+    """A front that leaves out the thinking is caught beside the engine it stands for."""
+    with playing("bad-server", "front-without-thinking") as front:
+        result = heavylift("verify", front, "--against", healthy, "--only", "against", "--json")
+    assert result.return_value == 1
+    failed = {c["id"]: c["reasons"] for c in documented(result)["checks"] if c["status"] == "fail"}
+    assert failed == {"against.thinking": {"reasoning_differs": 2}}
+
+
+@pytest.mark.parametrize(
+    ("variant", "is_copy"),
+    [("ud-iq1-s", True), ("ud-q8-k-xl", False), ("native", None), ("mine", None), (None, None)],
+)
+def test_a_published_variant_of_fewer_bytes_is_known_to_be_a_copy(
+    variant: str | None, is_copy: bool | None
+) -> None:
+    """By the facts; what was stated outranks them."""
+    from heavylift.cli.served import Served  # noqa: PLC0415 - only here
+
+    def served(quantised: bool | None) -> Served:
+        return Served(
+            model="moonshotai/Kimi-K3", key_env="K", variant=variant, release=None,
+            quantised=quantised,
+        )  # fmt: skip
+
+    assert served(None).is_copy() is is_copy
+    assert served(True).is_copy() is True
+
+
+def test_a_comparison_of_reports_names_what_was_measured(healthy: str, tmp_path: Path) -> None:
+    """Model, variant, engine, version, release of both; a copy is called one."""
+    for name, variant in (("a", "native"), ("b", "int4")):
+        result = heavylift(
+            "bench", healthy, "-n", "4", "--samples", str(tmp_path / f"{name}.jsonl"), "--json",
+            "--variant", variant, *(["--quantised"] if name == "b" else []),
+        )  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(result.stdout)
+    shown = heavylift("bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")).stdout
+    assert "A: scripted · variant native" in shown
+    assert "B: scripted · variant int4" in shown
+    assert shown.count("quantised copy") == 1
 
 
 def test_a_known_model_must_have_its_features() -> None:
@@ -209,6 +349,40 @@ def test_quality_keeps_its_json_contract(tmp_path: Path) -> None:
     assert 0 < document["minimum_detectable_effect"] < 0.3
     shown = heavylift("quality", *map(str, paths)).stdout
     assert "Worse in" in shown
+    own = [line for line in shown.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, own)) <= 80, max(own, key=len)
+
+
+def test_the_page_of_a_comparison_says_what_the_screen_says(tmp_path: Path) -> None:
+    """Failures apart by kind and side, the verdict in words, nothing fetched."""
+    paths = [tmp_path / "ref.jsonl", tmp_path / "cand.jsonl"]
+    for path, lost in zip(paths, (0, 30), strict=True):
+        rows = [
+            {"id": n, "right": n >= lost, "group": "facts"} | ({} if n >= lost else CUT)
+            for n in range(100)
+        ]
+        path.write_text("\n".join(map(json.dumps, rows)))
+    page = tmp_path / "page.html"
+    heavylift("quality", *map(str, paths), "--candidate-variant", "int4", "--quantised",
+              "--html", str(page))  # fmt: skip
+    content = page.read_text("utf-8")
+    for words in ("Worse in", "truncated", "variant int4", "quantised copy", "More needed"):
+        assert words in content
+    assert "<script" not in content
+    assert "src=" not in content
+
+
+CUT = {"failure": "truncated"}
+
+
+def test_questions_for_programs_need_leave_to_run_them(tmp_path: Path) -> None:
+    """Nothing a model wrote is run unless it is said."""
+    questions = tmp_path / "mine.jsonl"
+    row = {"id": "a", "group": "code", "language": "en", "text": "double", "function": "double"}
+    questions.write_text(json.dumps(row))
+    url = "http://127.0.0.1:9"
+    result = heavylift("quality", url, url, "--questions", str(questions))
+    assert "USE095" in str(result.exception)
 
 
 def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
@@ -235,7 +409,12 @@ def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
         ("USE066", {"path": "p", "detail": "d"}, Exit.USAGE),
         ("USE067", {"path": "p"}, Exit.USAGE),
         ("USE068", {"path": "p", "check": "c", "probe": "x"}, Exit.USAGE),
+        ("USE078", {"profile": "smoke"}, Exit.USAGE),
+        ("USE079", {}, Exit.USAGE),
+        ("USE095", {}, Exit.USAGE),
+        ("USE081", {"path": "p", "detail": "d"}, Exit.USAGE),
         ("ENV060", {}, Exit.ENVIRONMENT),
+        ("ENV061", {"reasons": "r"}, Exit.ENVIRONMENT),
         ("WIRE060", {"url": "u", "failure": "f", "status": 1, "message": "m"}, Exit.ENGINE),
         ("WIRE061", {"url": "u"}, Exit.ENGINE),
         ("VER020", {}, Exit.NEGATIVE),

@@ -30,15 +30,15 @@ def said(text: str, **given: object) -> Reply:
     return Reply(text=text, **fields)  # type: ignore[arg-type] # fields by name
 
 
-def test_there_are_five_groups_of_forty_in_two_languages(asked: tuple[Question, ...]) -> None:
-    """Ids of their own; half of each group in Chinese, and all of Chinese understanding."""
+def test_there_are_five_groups_of_forty_in_each_language(asked: tuple[Question, ...]) -> None:
+    """Ids and texts of their own; at least forty of each group in English and in Chinese."""
     assert Counter(question.group for question in asked) == dict.fromkeys(
         ("facts", "logic", "code", "chinese", "summary"), PER_GROUP
     )
     assert len({question.id for question in asked}) == len(asked)
     chinese = Counter(question.group for question in asked if question.language == "zh")
-    assert chinese["chinese"] == PER_GROUP
-    assert chinese["facts"] == chinese["logic"] == chinese["summary"] == PER_GROUP // 2
+    assert set(chinese.values()) == {PER_GROUP // 2}
+    assert PER_GROUP // 2 >= 40
     assert len({question.text for question in asked}) == len(asked)
 
 

@@ -11,8 +11,11 @@ import pytest
 from heavylift.devserver.scenario import Scenario, Then, decode
 from heavylift.devserver.server import ScriptedServer
 from heavylift.errors import HeavyliftError
-from heavylift.quality.records import Comparison, Question, Side, Verdict
-from heavylift.quality.run import Wish, read_answers, read_questions, run
+from heavylift.quality.imports import read_answers
+from heavylift.quality.records import Case, Comparison, Question, Verdict
+from heavylift.quality.run import Wish, read_questions, run
+from heavylift.quality.sandbox import Ran, Sandbox, open_sandbox
+from heavylift.records.served_model import ServedModel
 from heavylift.wire.client import Endpoint
 
 SUMS = tuple(
@@ -43,8 +46,8 @@ def compared(reference: str, candidate: str, *, samples: int = 1) -> Comparison:
                 candidate=Endpoint.parse(other.url),
                 questions=SUMS,
                 margin=0.05,
-                reference_side=Side(name="one"),
-                candidate_side=Side(name="other", variant="int4", is_quantised=True),
+                reference_side=ServedModel(url="one"),
+                candidate_side=ServedModel(url="other", variant="int4", is_quantised=True),
                 samples=samples,
             )
             return await run(wish, lambda _name, _done, _total: None)
@@ -78,7 +81,7 @@ def test_graded_answers_are_read_from_files(tmp_path: Path) -> None:
     path = tmp_path / "samples_gsm8k.jsonl"
     path.write_text('{"doc_id": 3, "exact_match": 1.0}\n{"question": "a", "right": false}\n')
     first, second = read_answers(path)
-    assert (first.question, first.group, first.right) == ("3", "samples_gsm8k", True)
+    assert (first.question, first.group, first.right) == ("gsm8k:3", "gsm8k", True)
     assert (second.question, second.right) == ("a", False)
 
 
@@ -99,3 +102,66 @@ def test_the_users_own_questions_are_read(tmp_path: Path) -> None:
     path.write_text('{"id": "x"}')
     with pytest.raises(HeavyliftError, match=r"USE07[57]"):
         read_questions(path)
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+WRITTEN = """[reply]
+text = '''```python
+def double(x):
+    {body}
+```'''
+"""
+
+
+def test_programs_are_run_and_graded_by_what_they_return() -> None:
+    """The reference doubles, the candidate never ends: a timeout, told from a wrong answer."""
+    question = Question(
+        id="p",
+        group="code",
+        language="en",
+        text="Write double.",
+        function="double",
+        cases=(Case(arguments="[2]", expected="4"),),
+    )
+
+    async def once() -> Comparison:
+        try:
+            sandbox = await open_sandbox()
+        except HeavyliftError as refusal:
+            pytest.skip(f"no way to isolate a program here: {refusal}")
+        hasty = HastySandbox(
+            name=sandbox.name, command=sandbox.command, builds_root=sandbox.builds_root
+        )
+        async with (
+            ScriptedServer(decode(WRITTEN.format(body="return 2 * x"), "test")) as one,
+            ScriptedServer(decode(WRITTEN.format(body="while True: pass"), "test")) as other,
+        ):
+            assert await one.until(Then.READY)
+            assert await other.until(Then.READY)
+            wish = Wish(
+                reference=Endpoint.parse(one.url),
+                candidate=Endpoint.parse(other.url),
+                questions=(question,),
+                margin=0.05,
+                reference_side=ServedModel(url="one"),
+                candidate_side=ServedModel(url="other"),
+                noise_floor=False,
+                sandbox=hasty,
+            )
+            return await run(wish, lambda _name, _done, _total: None)
+
+    comparison = asyncio.run(once())
+    whole = comparison.contrasts[0]
+    assert (whole.reference_rate, whole.candidate_rate) == (1.0, 0.0)
+    assert whole.reference_failures == {}
+    assert whole.candidate_failures == {"code_timeout": 1}
+    assert comparison.divergence_missing == "not_asked"
+
+
+class HastySandbox(Sandbox):
+    """One with little patience."""
+
+    async def run(self, program: str, seconds: float = 1.0) -> Ran:
+        """Run a program for a second."""
+        return await super().run(program, seconds)

@@ -11,10 +11,14 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from heavylift.cli.schemas import REPORTS
 from heavylift.records.finding import Finding, Severity
 from heavylift.records.json_schema import RECORDS, document, files
 from heavylift.records.launch import LaunchSpec, Mount, RankSpec, Setting
 from heavylift.records.release import Release, Verdict
+
+ALL = RECORDS | REPORTS
+"""The shared records and the reports of the stages."""
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "schemas"
 
@@ -67,16 +71,16 @@ RELEASE = Release(
 def test_the_committed_schemas_are_the_generated_ones() -> None:
     """`make schemas` has been run since a record last changed."""
     committed = {path.name: path.read_bytes() for path in COMMITTED.iterdir()}
-    assert committed == files()
+    assert committed == files(ALL)
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("name", ALL)
 def test_every_schema_is_a_schema(name: str) -> None:
     """Each is valid under the draft it names, and forgets no version."""
-    schema = document(RECORDS[name])
+    schema = document(ALL[name])
     Draft202012Validator.check_schema(schema)
     parts: dict[str, Any] = schema["$defs"]
-    assert "schema" in parts[RECORDS[name].__name__]["properties"]
+    assert "schema" in parts[ALL[name].__name__]["properties"]
 
 
 @pytest.mark.parametrize("record", [FINDING, LAUNCH, RELEASE])
@@ -90,7 +94,7 @@ def test_an_encoded_record_satisfies_its_schema(record: object) -> None:
 
 
 def test_the_generator_writes_the_files(tmp_path: Path) -> None:
-    """`python -m heavylift.records.json_schema FOLDER` makes the folder and all files."""
+    """`python -m heavylift.cli.schemas FOLDER` makes the folder and all files."""
     target = tmp_path / "new"
-    subprocess.run([sys.executable, "-m", "heavylift.records.json_schema", str(target)], check=True)
-    assert {path.name: path.read_bytes() for path in target.iterdir()} == files()
+    subprocess.run([sys.executable, "-m", "heavylift.cli.schemas", str(target)], check=True)
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == files(ALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from heavylift.wire.client import Endpoint, Limits
 
 PATIENT = Limits(connect_s=30.0, first_byte_s=30.0, gap_s=30.0)
 """Guards against a hang, for servers that answer: no busy machine takes this long."""
+FEATURES = frozenset({"tools", "structured", "reasoning", "images", "responses", "dynamic_tools"})
+"""What a model may be known to do, and the obliging engine does."""
 SHORT = Limits(connect_s=30.0, first_byte_s=0.5, gap_s=0.5)
 """For servers that fall silent by their script."""
 
@@ -32,14 +35,23 @@ def limits_for(scenario: Scenario) -> Limits:
 
 @pytest.fixture(scope="session")
 def verify() -> Callable[..., Verification]:
-    """`verify(scenario, profile=…, only=…, …)`: the verification of a server that plays it."""
+    """`verify(scenario, profile=…, only=…, …)`: the verification of a server that plays it; with
+    `against` another scenario, held against a server that plays that.
+    """
     markers = tuple(text for each in Catalog().reply_formats() for text in each.markers)
     prose = shipped_prose()
 
-    def verified(scenario: Scenario, **given: Any) -> Verification:
+    def verified(
+        scenario: Scenario, *, against: Scenario | None = None, **given: Any
+    ) -> Verification:
         async def once() -> Verification:
-            async with ScriptedServer(scenario) as server:
+            async with AsyncExitStack() as stack:
+                server = await stack.enter_async_context(ScriptedServer(scenario))
                 assert await server.until(Then.READY)
+                if against is not None:
+                    other = await stack.enter_async_context(ScriptedServer(against))
+                    assert await other.until(Then.READY)
+                    given["other"] = Endpoint.parse(other.url)
                 wish = Wish(
                     endpoint=Endpoint.parse(server.url),
                     prose=prose,
@@ -48,7 +60,7 @@ def verify() -> Callable[..., Verification]:
                         "checks": shipped(),
                         "profile": Profile.SMOKE,
                         "limits": limits_for(scenario),
-                        "expected": frozenset({"tools", "structured", "reasoning", "images"}),
+                        "expected": FEATURES,
                         **given,
                     },
                 )

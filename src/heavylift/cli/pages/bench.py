@@ -37,6 +37,8 @@ def _parts(report: Report, samples: Sequence[Sample]) -> Iterator[str]:
     yield from _distributions(samples)
     yield _timeline(samples)
     yield from _server(report.stages)
+    yield from _gpus(report.stages)
+    yield from _forecasts(report.stages)
     yield page.heading(text("bench.section.settings"))
     yield page.table(
         (text("bench.setting"), text("bench.value")),
@@ -154,4 +156,53 @@ def _server(stages: Sequence[Stage]) -> Iterator[str]:
         x_label=text("bench.axis.s"),
         y_label=text("bench.axis.requests"),
         title=text("bench.plot.server"),
+    )
+
+
+def _gpus(stages: Sequence[Stage]) -> Iterator[str]:
+    """Memory and power of each GPU, in the last stage they were read in."""
+    watched = [stage for stage in stages if stage.gpus]
+    if not watched:
+        return
+    points = watched[-1].gpus
+    gpus = sorted({point.gpu for point in points})
+    for name, scale in (("memory_used_bytes", 2.0**-30), ("power_w", 1.0)):
+        series = [
+            svg.Series(
+                name=text("bench.gpu", gpu=gpu),
+                points=[
+                    (point.at_s, value * scale)
+                    for point in points
+                    if point.gpu == gpu and (value := getattr(point, name)) is not None
+                ],
+            )
+            for gpu in gpus
+        ]
+        title = text(f"bench.plot.{name}")
+        drawn = svg.plot(series, x_label=text("bench.axis.s"), y_label=title, title=title)
+        if drawn:
+            yield page.heading(title)
+            yield drawn
+
+
+def _forecasts(stages: Sequence[Stage]) -> Iterator[str]:
+    """The measured time per token of each stage beside the memory's bound and the forecast."""
+    found = [(stage, stage.forecast) for stage in stages if stage.forecast is not None]
+    if not found:
+        return
+    yield page.heading(text("bench.section.forecast"))
+    yield page.table(
+        text("bench.forecast_headers").split("|"),
+        [
+            (
+                load_word(stage.load),
+                f"{each.measured_tpot_s * 1e3:.2f}",
+                f"{each.bound_tpot_s * 1e3:.2f}",
+                f"{each.bound_ratio:.0%}",
+                f"{each.band_low_s * 1e3:.2f} - {each.band_high_s * 1e3:.2f}",
+                each.place,
+                "" if each.experts_ratio is None else f"{each.experts_ratio:.0%}",
+            )
+            for stage, each in found
+        ],
     )

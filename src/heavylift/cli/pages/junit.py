@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from heavylift.cli.screens.verify import check_line, title
+from heavylift.cli.text import text
 from heavylift.verify.records import Status, Verification
 
 
@@ -20,6 +21,15 @@ def render(record: Verification) -> str:
         time=f"{record.seconds:.3f}",
         timestamp=record.started_at,
     )
+    properties = ET.SubElement(suite, "properties")
+    for name in ("url", "model", "variant", "engine", "version", "release", "is_quantised"):
+        value = getattr(record.subject, name)
+        ET.SubElement(
+            properties,
+            "property",
+            name=name,
+            value=text("served.unknown") if value is None else _printable(str(value)),
+        )
     for check in record.checks:
         group = check.id.partition(".")[0]
         case = ET.SubElement(

@@ -68,4 +68,5 @@ def _rung(check: CheckResult) -> tuple[str, ...]:
         f"{figures['prompt_tokens']:.0f}",
         f"{figures['ttft_s']:.3f}",
         f"{figures['prefill_tokens_per_s']:.0f}",
+        f"{figures['kv_use_ratio']:.0%}" if "kv_use_ratio" in figures else "",
     )

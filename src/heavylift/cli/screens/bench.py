@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from heavylift.bench.records import Distribution, Load, LoadKind, Report, Stage
@@ -96,11 +96,74 @@ def _details(record: Report) -> Iterator[str]:
     ):
         if share is not None:
             yield text(f"bench.share.{key}", share=f"{share:.1%}")
+    meanwhile = list(_forecast(stage))
+    if stage.server:
+        meanwhile.append(_server(stage))
+    if stage.gpus:
+        meanwhile.append(_gpus(stage))
+    for line in meanwhile:
+        yield from wrap(line, WIDTH, subsequent_indent="  ")
     if not stage.counted_by_server:
         yield f"{glyphs()['warn']} {text('bench.counted_chunks')}"
     if stage.requests.failures:
         listed = ", ".join(f"{name} {count}" for name, count in stage.requests.failures.items())
         yield text("bench.failures", listed=listed)
+
+
+def _forecast(stage: Stage) -> Iterator[str]:
+    """How near the measured time comes to the memory's bound, and where in the forecast it lies."""
+    found = stage.forecast
+    if found is None:
+        return
+    yield text(
+        "bench.bound",
+        share=f"{found.bound_ratio:.0%}",
+        bound_ms=f"{found.bound_tpot_s * 1e3:.2f}",
+        measured_ms=f"{found.measured_tpot_s * 1e3:.2f}",
+    )
+    if found.experts_ratio is not None:
+        yield text("bench.experts", share=f"{found.experts_ratio:.0%}")
+    yield text(
+        f"bench.place.{found.place}",
+        low_ms=f"{found.band_low_s * 1e3:.2f}",
+        high_ms=f"{found.band_high_s * 1e3:.2f}",
+        evidence=text(f"bench.evidence.{found.evidence}"),
+    )
+
+
+def _server(stage: Stage) -> str:
+    """The engine's own figures during the stage: the most of each, where it tells them."""
+
+    def most(values: Iterable[float | None]) -> float | None:
+        return max((value for value in values if value is not None), default=None)
+
+    unknown = text("served.unknown")
+    running = most(point.running for point in stage.server)
+    waiting = most(point.waiting for point in stage.server)
+    used = most(point.kv_use_ratio for point in stage.server)
+    return text(
+        "bench.server",
+        running=unknown if running is None else f"{running:g}",
+        waiting=unknown if waiting is None else f"{waiting:g}",
+        used=unknown if used is None else f"{used:.0%}",
+    )
+
+
+def _gpus(stage: Stage) -> str:
+    """The GPUs during the stage: how many, the fullest, and their power together."""
+    gpus = {point.gpu for point in stage.gpus}
+    fullest = max(point.memory_used_bytes or 0 for point in stage.gpus)
+    watts = [
+        max((p.power_w for p in stage.gpus if p.gpu == gpu and p.power_w is not None), default=None)
+        for gpu in gpus
+    ]
+    known = [each for each in watts if each is not None]
+    return text(
+        "bench.gpus",
+        count=len(gpus),
+        gib=f"{fullest / 2**30:.2f}",
+        watts=f"{sum(known):.0f}" if len(known) == len(gpus) else text("served.unknown"),
+    )
 
 
 def _latency_line(metric: str, measured: Distribution, record: Report) -> str:

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 
 from heavylift.bench.records import Comparison
 from heavylift.cli.output import glyphs
+from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
 
 
 def lines(record: Comparison) -> Iterator[str]:
     """One line per metric: both values, the difference with its interval, and the word for it."""
     yield text("bench.compared", a=record.a, b=record.b)
+    for name, target in (("A", record.target_a), ("B", record.target_b)):
+        if target is not None:
+            yield f"{name}: {served_line(target)}"
+            if target.is_quantised:
+                yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
     key = "bench.paired" if record.pairs else "bench.unpaired"
     yield text(key, pairs=record.pairs)
     metric, a, b, difference, interval = text("bench.compare_headers").split("|")

@@ -5,46 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from heavylift.cli.errors import sentence
-from heavylift.cli.output import glyphs
-from heavylift.cli.screens.plan import VERDICT_STYLE, status, wrapped
+from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.screens.plan import VERDICT_GLYPH, VERDICT_STYLE, status, wrapped
+from heavylift.cli.screens.tables import aligned, fitting, widths
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
 from heavylift.plan.compare import CompareRow, Comparison
 from heavylift.records.plan import Capacity, PlanVerdict, Segment
 from heavylift.units import format_gib
 
-_GLYPH: Final = {
-    PlanVerdict.FITS: "ok",
-    PlanVerdict.TIGHT: "warn",
-    PlanVerdict.UNKNOWN: "unknown",
-    PlanVerdict.UNSUPPORTED: "fail",
-    PlanVerdict.DOES_NOT_FIT: "fail",
-}
-_LEFT_ALIGNED: Final = (0, 1, 2, 3, 9)
+_LEFT_ALIGNED: Final = (0, 1, 2, 3)
+# Columns that are left out, in this order, where a table is wider than the screen.
+_SPARE: Final = (8, 7, 5, 4)
 
 
 def lines(comparison: Comparison) -> Iterator[Text | str]:
     """The screen, line by line."""
     yield text("compare.title", title=comparison.title)
     headers = text("compare.headers").split("|")
-    table = [headers, *(_cells(row) for row in comparison.rows)]
-    widths = [max(cell_len(row[column]) for row in table) for column in range(len(headers))]
-    yield f"  {_aligned(headers, widths)}"
+    rows = [_cells(row) for row in comparison.rows]
+    table = fitting([headers, *rows], WIDTH - 2, _SPARE)
+    left = (*_LEFT_ALIGNED, len(table[0]) - 1)
+    taken = widths(table)
+    yield f"  {aligned(table[0], taken, left)}"
     for row, cells in zip(comparison.rows, table[1:], strict=True):
         verdict = row.plan.verdict
         yield Text(
-            f"{glyphs()[_GLYPH[verdict]]} {_aligned(cells, widths)}", style=VERDICT_STYLE[verdict]
+            f"{glyphs()[VERDICT_GLYPH[verdict]]} {aligned(cells, taken, left)}",
+            style=VERDICT_STYLE[verdict],
         )
     yield ""
     for failure in comparison.failures:
         words = sentence(HeavyliftError(failure.code, failure.params))
         yield from wrapped(f"{glyphs()['fail']} {failure.rack}: {words}", "  ")
     for row in comparison.rows:
-        yield from wrapped(f"{glyphs()[_GLYPH[row.plan.verdict]]} {_sentence(row)}", "  ")
+        words = f"{glyphs()[VERDICT_GLYPH[row.plan.verdict]]} {_sentence(row)}"
+        yield from wrapped(f"{words} {_speed_and_rent(row)}".rstrip(), "  ")
     if _is_about_vendors(comparison):
         yield from wrapped(text("compare.not_vendor"), "")
 
@@ -60,18 +59,10 @@ def _cells(row: CompareRow) -> list[str]:
         format_gib(plan.per_gpu.known_total_bytes, 1),
         format_gib(plan.per_gpu.budget_bytes, 1),
         format_gib(plan.per_gpu.headroom_bytes, 1),
-        f"{row.memory_bandwidth_tb_per_s:g}",
+        "?" if row.memory_bandwidth_tb_per_s is None else f"{row.memory_bandwidth_tb_per_s:g}",
         "?" if link is None else f"{link:g}",
         status(plan.support).split(" ", maxsplit=1)[0],
     ]
-
-
-def _aligned(cells: list[str], widths: list[int]) -> str:
-    parts = []
-    for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        space = " " * (width - cell_len(cell))
-        parts.append(f"{cell}{space}" if column in _LEFT_ALIGNED else f"{space}{cell}")
-    return " ".join(parts).rstrip()
 
 
 def _sentence(row: CompareRow) -> str:
@@ -98,6 +89,18 @@ def _sentence(row: CompareRow) -> str:
     if plan.capacity_verdict is Capacity.DOES_NOT_FIT:
         return text("compare.contradicted", **words)
     return text(f"compare.{plan.verdict}", **words)
+
+
+def _speed_and_rent(row: CompareRow) -> str:
+    said = []
+    if row.output_tokens_per_s is not None:
+        band = f"{row.output_tokens_per_s.low:,.0f} – {row.output_tokens_per_s.high:,.0f}"
+        said.append(text("compare.speed", speed=band, sequences=row.plan.concurrency))
+    if row.rent_usd_per_hour is not None and row.plan.verdict.is_positive:
+        low, high = row.rent_usd_per_hour.low, row.rent_usd_per_hour.high
+        band = f"{low:,.0f}" if low == high else f"{low:,.0f} – {high:,.0f}"
+        said.append(text("compare.rent", usd=band))
+    return " ".join(said)
 
 
 def _is_about_vendors(comparison: Comparison) -> bool:

@@ -8,14 +8,17 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from heavylift.cli.output import WIDTH
-from heavylift.cli.text import text
+from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.text import keys, text
+from heavylift.plan.thumb import beside_weights
 from heavylift.records.plan import (
+    EngineChoice,
     Kind,
     Plan,
     PlanVerdict,
     Rack,
     Segment,
+    Status,
     Support,
     Term,
 )
@@ -33,6 +36,13 @@ _GLYPH: Final = {
     Segment.OUTSIDE_POOL: "?",
 }
 _LEFT: Final = "·"
+VERDICT_GLYPH: Final = {
+    PlanVerdict.FITS: "ok",
+    PlanVerdict.TIGHT: "warn",
+    PlanVerdict.UNKNOWN: "unknown",
+    PlanVerdict.UNSUPPORTED: "fail",
+    PlanVerdict.DOES_NOT_FIT: "fail",
+}
 VERDICT_STYLE: Final = {
     PlanVerdict.FITS: "bold green",
     PlanVerdict.TIGHT: "bold yellow",
@@ -72,7 +82,17 @@ def lines(plan: Plan) -> Iterator[Text | str]:
         yield from _segment(plan, segment)
     yield _left(plan)
     yield ""
-    for paragraph in (_holds, _limits, _host, _remarks, _fixes, _defaults):
+    for paragraph in (
+        _holds,
+        _limits,
+        _smaller,
+        _host,
+        _remarks,
+        _rules,
+        _engines,
+        _fixes,
+        _defaults,
+    ):
         yield from paragraph(plan)
 
 
@@ -188,6 +208,9 @@ def _left(plan: Plan) -> str:
     visible = interval(Interval.exactly(plan.per_gpu.visible_bytes), _unit(plan))
     if pool.fraction is None:
         of = text("plan.left_of_all", budget=visible)
+    elif pool.base == "free_after_load":
+        budget = interval(Interval.exactly(pool.bytes), _unit(plan))
+        of = text("plan.left_of_free", fraction=f"{pool.fraction:g}", budget=budget)
     else:
         of = text(
             "plan.left_of_fraction",
@@ -255,6 +278,90 @@ def _limits(plan: Plan) -> Iterator[Text]:
             yield from wrapped(f"x {words}", "  ", style="red")
 
 
+def _smaller(plan: Plan) -> Iterator[Text]:
+    """The counts below the one taken; those that are hopeless are one line."""
+    hopeless = [each for each in plan.smaller if each.weights_alone]
+    if hopeless:
+        last = hopeless[-1]
+        words = text(
+            "plan.smaller_weights",
+            racks=last.rack,
+            need=format_gib(last.need_bytes, 1),
+            have=format_gib(last.have_bytes, 1),
+        )
+        yield from wrapped(words, "  ")
+    for each in plan.smaller:
+        if each.weights_alone:
+            continue
+        key = "plan.smaller_short" if each.code is None else "plan.smaller_no_layout"
+        words = text(
+            key,
+            rack=each.rack,
+            need=format_gib(each.need_bytes, 1),
+            have=format_gib(each.have_bytes, 1),
+        )
+        yield from wrapped(words, "  ")
+
+
+def _engines(plan: Plan) -> Iterator[Text]:
+    """What the other engines made of it: who has a recipe, who refuses and why."""
+    if len(plan.engines) < 2:  # noqa: PLR2004 - one is no choice
+        return
+    yield Text(text("plan.engines"))
+    for each in plan.engines:
+        layout = "" if each.layout is None else each.layout.label
+        words = text(
+            "plan.engine" if layout else "plan.engine_refuses",
+            glyph=glyphs()[VERDICT_GLYPH[each.verdict]],
+            engine=each.title,
+            version=each.version,
+            verdict=text(f"verdict.{each.verdict}").lower(),
+            layout=layout,
+            why=engine_reason(each),
+        )
+        yield from wrapped(f"  {words}", "      ")
+
+
+def engine_reason(choice: EngineChoice) -> str:
+    """The word on an engine for this model and card: its recipe, or why it refuses."""
+    support = choice.support
+    if support.recipe is not None and support.status is not Status.UNKNOWN:
+        key = f"fix.status.{support.status}"
+        return text("plan.engine_recipe", status=text(key), recipe=support.recipe)
+    reason = f"support.{support.note}" if support.note else ""
+    if reason in keys():
+        return text(reason)
+    return text(f"fix.status.{support.status}")
+
+
+def _rules(plan: Plan) -> Iterator[Text]:
+    """Rules of thumb beside the account, each with where it goes wrong here."""
+    if not plan.rules_of_thumb:
+        return
+    yield from wrapped(text("plan.rules", reserve=interval(beside_weights(plan))), "  ")
+    for answer in plan.rules_of_thumb:
+        verdict = "unsure" if answer.holds is None else "holds" if answer.holds else "no"
+        words = text(
+            f"plan.rule.{answer.id}",
+            kept=interval(answer.reserve_bytes, digits=1),
+            share=format_gib(answer.weights_bytes, 1),
+            verdict=text(f"plan.rule_says.{verdict}"),
+        )
+        yield from wrapped(f"  {words}", "    ")
+        for fault in answer.faults:
+            params = {
+                name: format_gib(value, 1)
+                if name in _RULE_BYTES and isinstance(value, int)
+                else value
+                for name, value in fault.params.items()
+            }
+            yield from wrapped(f"    {text(f'plan.rule_fault.{fault.code}', **params)}", "      ")
+
+
+_NOTE_BYTES: Final = frozenset({"shown", "most"})
+_RULE_BYTES: Final = frozenset({"weights", "share", "need", "spare"})
+
+
 def _host(plan: Plan) -> Iterator[Text]:
     """What the machines must have beside the cards."""
     key = "plan.host_all" if plan.host.load_bytes_per_node else "plan.host_parts"
@@ -263,7 +370,11 @@ def _host(plan: Plan) -> Iterator[Text]:
 
 def _remarks(plan: Plan) -> Iterator[Text]:
     for note in plan.notes:
-        words = text(f"note.{note.code}", **note.params)
+        params = {
+            name: format_gib(value, 1) if name in _NOTE_BYTES and isinstance(value, int) else value
+            for name, value in note.params.items()
+        }
+        words = text(f"note.{note.code}", **params)
         yield from wrapped(f"! {words}", "  ", style="yellow")
 
 

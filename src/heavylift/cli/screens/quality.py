@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
-from heavylift.cli.output import glyphs
+from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
-from heavylift.quality.records import Comparison, Contrast, Side, Verdict
+from heavylift.quality.records import Comparison, Contrast, Verdict
+from heavylift.records.served_model import ServedModel
 
 _GLYPH = {
     Verdict.EQUIVALENT: "ok",
@@ -23,7 +26,8 @@ def lines(record: Comparison) -> Iterator[str]:
     if record.candidate.is_quantised:
         yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
     beforehand = f"{record.detectable_beforehand:.1%}"
-    yield text("quality.beforehand", margin=f"{record.margin:.1%}", effect=beforehand)
+    words = text("quality.beforehand", margin=f"{record.margin:.1%}", effect=beforehand)
+    yield from wrap(words, WIDTH)
     group, *columns = text("quality.headers").split("|")
     widths = (6, 8, 8, 9, 18, 8, 8)
     aligned = zip(columns, widths, strict=True)
@@ -43,6 +47,8 @@ def lines(record: Comparison) -> Iterator[str]:
             share=f"{record.same_text:.1%}",
             floor=f"{record.same_text_floor:.1%}",
         )
+    for line in divergence_lines(record):
+        yield from wrap(line, WIDTH, subsequent_indent="  ")
     for contrast in record.contrasts[:1]:
         for key, failures in (
             ("quality.reference", contrast.reference_failures),
@@ -51,22 +57,53 @@ def lines(record: Comparison) -> Iterator[str]:
             if failures:
                 listed = ", ".join(f"{name} {count}" for name, count in failures.items())
                 yield text("quality.failures", side=text(f"{key}_word"), listed=listed)
-    yield f"{glyphs()[_GLYPH[record.verdict]]} {verdict_words(record)}"
+    verdict = f"{glyphs()[_GLYPH[record.verdict]]} {verdict_words(record)}"
+    yield from wrap(verdict, WIDTH, subsequent_indent="  ")
 
 
-def side_line(key: str, side: Side) -> str:
+def side_line(key: str, side: ServedModel) -> str:
     """One side: model, variant, engine, version, release, where."""
-    unknown = text("served.unknown")
-    described = text(
-        "served.target",
-        model=side.model or unknown,
-        variant=side.variant or unknown,
-        engine=side.engine or unknown,
-        version=side.version or unknown,
-        release=side.release or unknown,
-        url=side.name,
+    return f"{text(f'{key}_word')}: {served_line(side)}"
+
+
+def divergence_lines(record: Comparison) -> Iterator[str]:
+    """How far the predictions of the same tokens lie apart, or why that is not known."""
+    found = record.divergence
+    if found is None:
+        if record.divergence_missing not in (None, "not_asked", "files"):
+            yield text(f"quality.divergence_missing.{record.divergence_missing}")
+        return
+    yield text(
+        "quality.divergence_line",
+        positions=found.positions,
+        prompts=found.prompts,
+        agreement=f"{found.top1_agreement:.1%}",
+        low=f"{found.top1_interval.low:.1%}",
+        high=f"{found.top1_interval.high:.1%}",
     )
-    return f"{text(f'{key}_word')}: {described}"
+    for key, spread in (("forward", found.forward), ("backward", found.backward)):
+        yield text(
+            f"quality.divergence_{key}",
+            mean=f"{spread.mean:.4f}",
+            low=f"{spread.interval.low:.4f}",
+            high=f"{spread.interval.high:.4f}",
+            median=f"{spread.median:.4f}",
+            p99=f"{spread.p99:.3f}",
+            max=f"{spread.max:.3f}",
+        )
+    if found.floor_mean is not None:
+        yield text("quality.divergence_floor", mean=f"{found.floor_mean:.4f}")
+    change = found.probability_change_rms
+    if change is not None:
+        yield text("quality.divergence_change", points=f"{100 * change:.2f}")
+    uncovered = max(found.uncovered_reference_mean, found.uncovered_candidate_mean)
+    most = max(found.uncovered_reference_max, found.uncovered_candidate_max)
+    yield text(
+        "quality.divergence_uncovered",
+        top=found.top,
+        mean=f"{uncovered:.1%}",
+        max=f"{most:.1%}",
+    )
 
 
 def verdict_words(record: Comparison) -> str:

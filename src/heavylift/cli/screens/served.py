@@ -11,7 +11,7 @@ def served_line(served: ServedModel) -> str:
     unknown = text("served.unknown")
     return text(
         "served.target",
-        model=served.model,
+        model=served.model or unknown,
         variant=served.variant or unknown,
         engine=served.engine or unknown,
         version=served.version or unknown,

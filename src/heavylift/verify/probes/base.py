@@ -22,8 +22,8 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """One request. `route`: `chat`, `messages` or `completions`. `leave_after`: go away after so
-    many chunks. `elsewhere`: send it to the other endpoint, where two are compared.
+    """One request. `route`: `chat`, `messages`, `responses` or `completions`. `leave_after`: go
+    away after so many chunks. `elsewhere`: send it to the other endpoint, where two are compared.
     """
 
     request: ChatRequest
@@ -47,7 +47,8 @@ class Server:
 class Situation:
     """One trial's surroundings. `number` counts the trials of a check from 0; `chance` is its own
     and seeded. `markers`: strings that belong in no answer. `answer_tokens`: room for an answer,
-    with the thinking before it. `prose`: text to fill prompts with.
+    with the thinking before it. `prose`: text to fill prompts with. `earlier`: what an
+    earlier release answered.
     """
 
     server: Server
@@ -57,6 +58,7 @@ class Situation:
     answer_tokens: int
     prose: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    earlier: Mapping[str, str] = field(default_factory=dict)
 
     def ask(
         self,
@@ -70,10 +72,9 @@ class Situation:
         **extra: Any,
     ) -> Ask:
         """A request with one user message, greedy unless `extra` says otherwise."""
-        ask = self.converse(
-            ({"role": "user", "content": content},), stream=stream, max_tokens=max_tokens, **extra
-        )
-        return replace(ask, route=route, leave_after=leave_after, elsewhere=elsewhere)
+        message = {"role": "user", "content": content}
+        ask = self.converse((message,), stream=stream, max_tokens=max_tokens, route=route, **extra)
+        return replace(ask, leave_after=leave_after, elsewhere=elsewhere)
 
     def converse(
         self,
@@ -81,6 +82,7 @@ class Situation:
         *,
         stream: bool = True,
         max_tokens: int | None = None,
+        route: str = "chat",
         **extra: Any,
     ) -> Ask:
         """A request with all its messages given."""
@@ -91,7 +93,7 @@ class Situation:
             max_tokens=max_tokens or self.answer_tokens,
             extra={"temperature": 0, **self.extra, **extra},
         )
-        return Ask(request=request)
+        return Ask(request=request, route=route)
 
     def ask_with(self, content: Any, body: Mapping[str, Any], **given: Any) -> Ask:
         """As `ask`, with fields of the body as they stand in a file, whatever their names."""
@@ -131,6 +133,11 @@ def refused(outcome: Outcome) -> Trial | None:
     if outcome.failure not in REFUSED:
         return None
     return Trial(reason=str(outcome.failure), evidence=shown(outcome), unsupported=True)
+
+
+def refused_route(outcome: Outcome, params: Params) -> Trial | None:
+    """As `refused`, for a probe whose params send it to another route than that of chat."""
+    return refused(outcome) if "route" in params else None
 
 
 def verdict(reason: str | None, outcome: Outcome, **figures: float | None) -> Trial:

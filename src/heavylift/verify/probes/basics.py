@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, Final
+
 from heavylift.verify.judge import wrong_text, wrong_usage
-from heavylift.verify.probes.base import Params, Probe, Situation, refused, shown, verdict
+from heavylift.verify.probes.base import (
+    Params,
+    Probe,
+    Situation,
+    refused,
+    refused_route,
+    shown,
+    verdict,
+)
 from heavylift.verify.records import Trial
 from heavylift.wire.client import Outcome
 from heavylift.wire.failures import Failure
+from heavylift.wire.openai import as_message
 
 
 def listed(situation: Situation, _: Params) -> Probe:
@@ -22,11 +34,12 @@ def listed(situation: Situation, _: Params) -> Probe:
 
 
 def answer(situation: Situation, params: Params) -> Probe:
-    """A sum is added up; `stream` says how the answer is to come."""
+    """A sum is added up; `stream` says how the answer is to come, `route` where it is asked."""
     one, other = 10 + situation.pick(40), 10 + situation.pick(40)
     question = f"What is {one} + {other}? Answer with the number."
-    (outcome,) = yield (situation.ask(question, stream=params["stream"]),)
-    failed = situation.failed(outcome)
+    route = params.get("route", "chat")
+    (outcome,) = yield (situation.ask(question, stream=params["stream"], route=route),)
+    failed = refused_route(outcome, params) or situation.failed(outcome)
     if failed is not None:
         return failed
     reason = wrong_text(outcome.reply, str(one + other))
@@ -35,9 +48,12 @@ def answer(situation: Situation, params: Params) -> Probe:
 
 def healthy_text(situation: Situation, params: Params) -> Probe:
     """Whatever is answered is text: it ends in order, and no sign fills it (`!!!!`)."""
-    (outcome,) = yield (situation.ask(params["question"], stream=params.get("stream", True)),)
-    failed = situation.failed(outcome)
-    return failed or verdict(None, outcome, ttft_s=outcome.latency.ttft_s)
+    route, stream = params.get("route", "chat"), params.get("stream", True)
+    (outcome,) = yield (situation.ask(params["question"], stream=stream, route=route),)
+    failed = refused_route(outcome, params) or situation.failed(outcome)
+    gaps = outcome.latency.itl_s
+    gap_s = sum(gaps) / len(gaps) if gaps else None
+    return failed or verdict(None, outcome, ttft_s=outcome.latency.ttft_s, gap_s=gap_s)
 
 
 def parity(situation: Situation, _: Params) -> Probe:
@@ -131,22 +147,24 @@ _OK = 200
 
 
 def concurrency(situation: Situation, params: Params) -> Probe:
-    """Many at once: each gets the answer to its own question."""
-    words = [f"{situation.word()}{number}" for number in range(params["requests"])]
-    outcomes = yield tuple(
-        situation.ask(f"Reply with this and nothing else, exactly: {word}") for word in words
-    )
-    for word, outcome in zip(words, outcomes, strict=True):
-        failed = situation.failed(outcome)
-        if failed is not None:
-            return failed
-        others = [other for other in words if other != word]
-        if word not in outcome.reply.text and any(other in outcome.reply.text for other in others):
-            return verdict("answers_mixed", outcome)
-    wrong = sum(
-        word not in outcome.reply.text for word, outcome in zip(words, outcomes, strict=True)
-    )
-    return Trial(evidence=f"{len(words)} at once, {wrong} not word for word")
+    """One at a time, then two, four, up to `requests`: each gets the answer to its own question."""
+    wrong, at_once = 0, 1
+    while True:
+        words = [f"{situation.word()}{number}" for number in range(at_once)]
+        outcomes = yield tuple(
+            situation.ask(f"Reply with this and nothing else, exactly: {word}") for word in words
+        )
+        for word, outcome in zip(words, outcomes, strict=True):
+            failed = situation.failed(outcome)
+            if failed is not None:
+                return replace(failed, evidence=f"{at_once} at once: {failed.evidence}")
+            text = outcome.reply.text
+            if word not in text and any(other in text for other in words if other != word):
+                return verdict("answers_mixed", outcome)
+            wrong += word not in text
+        if at_once >= params["requests"]:
+            return Trial(evidence=f"up to {at_once} at once, {wrong} not word for word")
+        at_once = min(2 * at_once, params["requests"])
 
 
 def cancel(situation: Situation, params: Params) -> Probe:
@@ -178,20 +196,58 @@ def other_route(situation: Situation, params: Params) -> Probe:
     return verdict(wrong_text(outcome.reply, "42"), outcome)
 
 
-def same_answers(situation: Situation, _: Params) -> Probe:
-    """Two endpoints, a gateway and its engine for one, agree on a greedy request."""
-    question = f"Repeat exactly: {situation.word()} {situation.word()}"
-    (here,) = yield (situation.ask(question, seed=1),)
-    (there,) = yield (situation.ask(question, seed=1, elsewhere=True),)
-    failed = situation.failed(here) or situation.failed(there)
+def recalled(situation: Situation, params: Params) -> Probe:
+    """A number told before is said when it is asked for: told in the system message, or in an
+    earlier turn (whose prompt a prefix cache then has). Params: `told` (`system`, `turn`), `route`.
+    """
+    route = params.get("route", "chat")
+    number = str(10000 + situation.pick(90000))
+    told = f"The access number of Oslo is {number}."
+    question = {"role": "user", "content": "What is the access number of Oslo?"}
+    history: tuple[dict[str, Any], ...] = ({"role": "system", "content": told},)
+    if params["told"] == "turn":
+        first = {"role": "user", "content": f"{told} Say only: ready."}
+        (opening,) = yield (situation.converse((first,), route=route),)
+        failed = refused_route(opening, params) or situation.failed(opening)
+        if failed is not None:
+            return failed
+        history = (first, as_message(opening.reply))
+    (outcome,) = yield (situation.converse((*history, question), route=route),)
+    failed = refused_route(outcome, params) or situation.failed(outcome)
     if failed is not None:
         return failed
-    same = (here.reply.text, here.reply.finish_reason) == (
-        there.reply.text,
-        there.reply.finish_reason,
-    )
-    evidence = f"{shown(here)} | {shown(there)}"
-    return Trial(reason=None if same else "endpoints_differ", evidence=evidence)
+    usage = outcome.reply.usage
+    cached = None if usage is None else usage.cached_tokens
+    return verdict(wrong_text(outcome.reply, number), outcome, cached_tokens=cached)
+
+
+FIXED: Final = (
+    "List the first ten prime numbers, separated by commas.",
+    "Translate into Chinese: The harbour is quiet in the morning.",
+    "Name the planets of the solar system in order.",
+    "Write a Python function that returns the larger of two numbers.",
+    "用一句话解释什么是光合作用。",
+    "Give three synonyms of the word 'quick'.",
+    "What is 17 times 23? Show the steps.",
+    "Complete the sentence: The lighthouse keeper climbs the stairs because",
+)
+_FIXED_TOKENS: Final = 64
+
+
+def remembered(situation: Situation, _: Params) -> Probe:
+    """The greedy answer to a question that never changes is what the earlier release said."""
+    question = FIXED[situation.number % len(FIXED)]
+    (outcome,) = yield (situation.ask(question, max_tokens=_FIXED_TOKENS, seed=1),)
+    reply = outcome.reply
+    if outcome.failure not in (None, Failure.TRUNCATED_THINKING, Failure.EMPTY):
+        return situation.failed(outcome) or verdict(str(outcome.failure), outcome)
+    said = f"{reply.reasoning}\n{reply.text}".strip()
+    before = situation.earlier.get(question)
+    if before is None:
+        return Trial(evidence=shown(outcome), unsupported=True, answer=(question, said))
+    reason = None if said == before else "text_differs"
+    evidence = shown(outcome) if reason is None else f"now {said[:120]!r} | before {before[:120]!r}"
+    return Trial(reason=reason, evidence=evidence, answer=(question, said))
 
 
 def own_question(situation: Situation, params: Params) -> Probe:

@@ -7,6 +7,7 @@ from typing import Final
 from heavylift.verify.judge import wrong_text
 from heavylift.verify.probes.base import Params, Probe, Situation, shown, verdict
 from heavylift.verify.records import Trial
+from heavylift.wire.client import Outcome
 from heavylift.wire.failures import Failure
 
 _CITIES: Final = ("Lisbon", "Oslo", "Nairobi", "Quito", "Hanoi", "Tallinn", "Accra", "Perth")
@@ -51,6 +52,41 @@ def over_long(situation: Situation, _: Params) -> Probe:
     # Two tokens a word at least: over the limit with any vocabulary, and not by far.
     words = " ".join(f"{1000 + number % 9000}" for number in range(limit + _MARGIN))
     (outcome,) = yield (situation.ask(words, max_tokens=4),)
+    return _refusal(outcome, limit)
+
+
+def just_over(situation: Situation, _: Params) -> Probe:
+    """A prompt over the limit by a word or two is refused like one that is over by far.
+
+    The tokens of a word, repeated, are counted by the server itself with two short prompts.
+    """
+    limit = situation.server.context_tokens
+    if limit is None:
+        return Trial(reason="context_unknown", unsupported=True)
+    short, longer = yield tuple(
+        situation.ask(_repeated(count), max_tokens=4) for count in (_COUNTED, 2 * _COUNTED)
+    )
+    counts = [
+        None if outcome.reply.usage is None else outcome.reply.usage.prompt_tokens
+        for outcome in (short, longer)
+    ]
+    if counts[0] is None or counts[1] is None or counts[1] <= counts[0]:
+        return verdict("usage_missing", short)
+    each = (counts[1] - counts[0]) / _COUNTED
+    words = _COUNTED + int((limit - counts[0]) / each) + 2
+    (outcome,) = yield (situation.ask(_repeated(words), max_tokens=4),)
+    return _refusal(outcome, limit)
+
+
+_COUNTED: Final = 64
+
+
+def _repeated(words: int) -> str:
+    return "river " * words
+
+
+def _refusal(outcome: Outcome, limit: int) -> Trial:
+    """Whether a prompt over the limit was refused for what it is, with the limit said."""
     if outcome.failure is None or outcome.failure in (Failure.EMPTY, Failure.TRUNCATED_THINKING):
         return verdict("not_refused", outcome)
     if outcome.failure is not Failure.CONTEXT_TOO_LONG:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any, Final
 
+from heavylift.media import media_url, plain_avi, tone_wav, wide_png
 from heavylift.pictures import COLOURS, Shape, data_url, draw_number, draw_shape
 from heavylift.verify.judge import wrong_text
 from heavylift.verify.probes.base import Params, Probe, Situation, refused, shown, verdict
 from heavylift.verify.records import Trial
+from heavylift.wire.failures import Failure
 
 _NAMES: Final = ("red", "green", "blue", "black")
 
@@ -26,7 +29,8 @@ def shape(situation: Situation, params: Params) -> Probe:
     ]
     urls = [data_url(draw_shape(figure, COLOURS[colour])) for colour, figure in drawn]
     question = "Which colour and shape (square, circle, triangle) is in each picture, in order?"
-    (outcome,) = yield (situation.ask(_content(question, *urls)),)
+    route = params.get("route", "chat")
+    (outcome,) = yield (situation.ask(_content(question, *urls), route=route),)
     unsupported = refused(outcome)
     if unsupported is not None:
         return unsupported
@@ -60,9 +64,36 @@ def broken(situation: Situation, params: Params) -> Probe:
     return Trial(reason="not_refused" if answered else None, evidence=shown(outcome))
 
 
+def oversize(situation: Situation, params: Params) -> Probe:
+    """A picture of very many pixels is seen or refused, and the server lives on.
+
+    Params: `side` of the white square in pixels. A bomb for decoders that do not look first.
+    """
+    url = media_url("image/png", wide_png(params["side"]))
+    (outcome,) = yield (situation.ask(_content("Which colour is the picture?", url)),)
+    (after,) = yield (situation.ask("What is 2 + 3? Answer with the number."),)
+    failed = situation.failed(after)
+    if failed is not None:
+        return Trial(reason=failed.reason, evidence=f"afterwards: {failed.evidence}")
+    refusal = (Failure.BAD_REQUEST, Failure.CONTEXT_TOO_LONG, Failure.NOT_FOUND)
+    fine = outcome.failure is None or outcome.failure in refusal
+    return Trial(reason=None if fine else str(outcome.failure), evidence=shown(outcome))
+
+
+_MADE: Final = {
+    "video": lambda: {"url": media_url("video/avi", plain_avi(COLOURS["red"]))},
+    "audio": lambda: {"data": base64.b64encode(tone_wav()).decode(), "format": "wav"},
+}
+
+
 def offered(situation: Situation, params: Params) -> Probe:
-    """Whether a kind of input is taken at all: reported, not demanded."""
-    part = {"type": params["part"], params["part"]: params["value"]}
+    """Whether a kind of input is taken at all: reported, not demanded.
+
+    Params: `part`, the name of the content part, and its `value`, or what is `made` here for it
+    (`video`: two seconds of red; `audio`: half a second of a tone).
+    """
+    value = _MADE[params["made"]]() if "made" in params else params["value"]
+    part = {"type": params["part"], params["part"]: value}
     content = [part, {"type": "text", "text": "What is this?"}]
     (outcome,) = yield (situation.ask(content),)
     if outcome.failure is None:

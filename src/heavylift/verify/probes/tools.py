@@ -105,7 +105,7 @@ def forced(situation: Situation, _: Params) -> Probe:
     return _valid(call, schema, outcome)
 
 
-def triggered(situation: Situation, _: Params) -> Probe:
+def triggered(situation: Situation, params: Params) -> Probe:
     """A question that needs the tool calls it (recall), with the city that was asked for."""
     city = _CITIES[situation.pick(len(_CITIES))]
     (outcome,) = yield (
@@ -114,6 +114,7 @@ def triggered(situation: Situation, _: Params) -> Probe:
             tools=[WEATHER],
             tool_choice="auto",
             stream=situation.number % 2 == 0,
+            route=params.get("route", "chat"),
         ),
     )
     problem = _tool_trouble(situation, outcome)
