@@ -173,7 +173,7 @@ class Wish:
             max_num_seqs=given["max_num_seqs"],
             moe_backend=given["moe_backend"],
             vision=False if given["text_only"] else None,
-            draft_tokens=given["mtp"] or 0,
+            draft_tokens=given.get("mtp") or 0,
         )
 
 

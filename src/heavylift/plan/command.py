@@ -44,6 +44,8 @@ def plan_command(request: PlanRequest, command: str = "plan") -> str:
             words += [flag, str(plain)]
     for name, size in request.layout_constraints.items():
         words += [_LAYOUT_FLAGS[name], "all" if size == 0 else str(size)]
+    if request.draft_tokens:
+        words += ["--mtp", str(request.draft_tokens)]
     if request.vision is False:
         words.append("--text-only")
     return shlex.join(words)

@@ -185,15 +185,28 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
     return (*found, *memory_terms(subject, layout, stage))
 
 
+def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
+    """What the weights rest on: files or a published index, a rule over a config, a size. Between
+    two bounds they are not exact.
+    """
+    if subject.inventory is None:
+        return Kind.REPORTED
+    if weights_bytes.low != weights_bytes.high:
+        return Kind.DERIVED
+    if subject.inventory.is_read or subject.variant.kind in _SEEN:
+        return Kind.EXACT
+    return Kind.ASSUMED if subject.variant.kind is FactKind.ASSUMED else Kind.DERIVED
+
+
 def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
-    """The weights' term: bounds where nobody said how to split some of the tensors."""
-    low, groups = stage_bytes(subject, layout, stage)
-    weights_bytes = Interval(low=low, high=low + unsplit_bytes(subject, layout, stage))
+    weights_bytes, groups = stage_bytes(subject, layout, stage)
+    # Tensors that nobody said how to split are on every rank at worst.
+    found = Interval(low=weights_bytes, high=weights_bytes + unsplit_bytes(subject, layout, stage))
     return Term(
         id=Segment.WEIGHTS,
         segment=Segment.WEIGHTS,
-        kind=_weights_kind(subject, weights_bytes),
-        bytes=weights_bytes,
+        kind=_weights_kind(subject, found),
+        bytes=found,
         formula=f"{groups} tensor groups",
         source=subject.inventory.source if subject.inventory else subject.variant.source,
     )
@@ -212,19 +225,6 @@ def written_terms(subject: Subject, layout: Layout, account: Account) -> tuple[T
         else replace(term, formula=formulas.get(term.id, term.formula))
         for term in account.terms
     )
-
-
-def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
-    """What the weights rest on: files or a published index, a rule over a config, a size. Between
-    two bounds they are not exact.
-    """
-    if subject.inventory is None:
-        return Kind.REPORTED
-    if weights_bytes.low != weights_bytes.high:
-        return Kind.DERIVED
-    if subject.inventory.is_read or subject.variant.kind in _SEEN:
-        return Kind.EXACT
-    return Kind.ASSUMED if subject.variant.kind is FactKind.ASSUMED else Kind.DERIVED
 
 
 def _sum(parts: Sequence[Part]) -> int:
