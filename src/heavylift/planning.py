@@ -31,6 +31,7 @@ from heavylift.checkpoint.read import Checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
+from heavylift.facts.copies import Copy, variant_of
 from heavylift.facts.schema import (
     EngineFacts,
     Fact,
@@ -115,15 +116,55 @@ class Planning:
             return self._knowledge_of_folder(folder)
         try:
             return self.knowledge_of(self.catalog.model(model))
-        except HeavyliftError:
+        except HeavyliftError as error:
             if folder.is_dir():
                 return self._knowledge_of_folder(folder)
-            hub_id = HubId.parse(model)
-            if hub_id is None:
-                raise
-            if self._reach is None:
-                raise HeavyliftError("PLAN059", {"path": model}) from None
-            return self._knowledge_on_hub(hub_id, self._reach)
+            return self._knowledge_by_name(model, unknown=error)
+
+    def _knowledge_by_name(self, name: str, *, unknown: HeavyliftError) -> Knowledge:
+        """A variant by its place on a hub; what is there; else what its name says, as assumed.
+
+        What the facts hold of a place is enough; otherwise its files say more than its name.
+        Raises `unknown` for what is none of these.
+        """
+        place = self.catalog.variant_in_repo(name)
+        if place is not None:
+            model, variant = place
+            return self._knowledge_of_form(self.catalog.model(model), variant)
+        hub_id = HubId.parse(name)
+        copy = self.catalog.copy_of(name)
+        if hub_id is not None and self._reach is not None:
+            try:
+                return self._knowledge_on_hub(hub_id, self._reach)
+            except HeavyliftError as error:
+                if copy is None or not error.code.startswith("HUB"):
+                    raise
+        known = None if copy is None else self._knowledge_of_copy(copy)
+        if known is not None:
+            return known
+        if hub_id is not None:
+            raise HeavyliftError("PLAN059", {"path": name}) from unknown
+        raise unknown
+
+    def _knowledge_of_form(self, facts: ModelFacts, variant: str) -> Knowledge:
+        """A model with one of its forms alone."""
+        only = tuple(each for each in facts.variants if each.id == variant)
+        return self.knowledge_of(replace(facts, variants=only))
+
+    def _knowledge_of_copy(self, copy: Copy) -> Knowledge | None:
+        """A model in the form its copy's name says; None where no tensor of it can take that form:
+        its facts do not say which of its layers are linear.
+        """
+        facts = self.catalog.model(copy.model)
+        if copy.form is None:
+            return self.knowledge_of(facts)
+        variant = variant_of(facts, copy.form)
+        known = self.knowledge_of(replace(facts, variants=(variant,)))
+        if variant in facts.variants:
+            return known
+        plain = from_facts(facts, known.model.family, replace(variant, quantised=()))
+        changed = known.model.inventories[variant.id].bytes_total != plain.bytes_total
+        return known if changed else None
 
     def _knowledge_on_hub(self, hub_id: HubId, reach: Reach) -> Knowledge:
         with reach(hub_id) as files:

@@ -17,7 +17,7 @@ import msgspec
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
-from heavylift.facts.checkpoint_schema import HubBook, HubFacts, TensorBook
+from heavylift.facts.checkpoint_schema import FormBook, HubBook, HubFacts, TensorBook
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -29,6 +29,7 @@ from heavylift.facts.command_schema import (
     NameChanges,
 )
 from heavylift.facts.consistency import Everything, name_key
+from heavylift.facts.copies import Copy, read_name
 from heavylift.facts.decode import Decoder
 from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
@@ -180,6 +181,25 @@ class Catalog:
         if model not in self.ids("variants"):
             return VariantReportBook(model=model, reports=())
         return self._load(VariantReportBook, f"variants/{model}.toml")
+
+    def forms(self) -> FormBook:
+        """Forms of weights that names of copies speak of."""
+        return self._load(FormBook, "checkpoints/forms.toml")
+
+    def copy_of(self, name: str) -> Copy | None:
+        """The known model that the name of a copy speaks of, and its form; None for others."""
+        tables = {each: self._table(f"models/{each}.toml") for each in self.ids("models")}
+        names = {each: (each, *_spellings(table, "models")) for each, table in tables.items()}
+        return read_name(name, self.forms(), names)
+
+    def variant_in_repo(self, name: str) -> tuple[str, str] | None:
+        """The model and variant whose files lie in the hub's place of that name, or None."""
+        wanted = name.lower()
+        for identifier in self.ids("models"):
+            for variant in self._table(f"models/{identifier}.toml").get("variants", ()):
+                if isinstance(variant, dict) and str(variant.get("repo", "")).lower() == wanted:
+                    return identifier, str(variant.get("id"))
+        return None
 
     def metric_names(self) -> Mapping[str, tuple[str, ...]]:
         """Figure of an engine's metrics -> the names that engines give it."""
@@ -428,6 +448,7 @@ class Catalog:
         names: dict[str, Callable[[], object]] = {
             "hubs": self.hubs,
             "tensors": self.tensor_names,
+            "forms": self.forms,
         }
         _collect(lambda name: names[name](), self.ids("checkpoints"), defects)
 

@@ -221,13 +221,14 @@ class QuantisedFacts:
 
     `scheme` is one of `checkpoint.quantisation`, `group` its weights per scale where the scheme
     leaves that open. `tensors` are names of the family's list, with `*` for any part; `layers`
-    the only ones, empty = all.
+    the only ones, empty = all. `tables`: the tables of tokens are stored so too.
     """
 
     scheme: str
     tensors: tuple[str, ...]
     group: int = 1
     layers: tuple[int, ...] = ()
+    tables: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
