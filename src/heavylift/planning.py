@@ -23,6 +23,7 @@ from heavylift.checkpoint.config import (
     same_architecture,
     undescribed,
 )
+from heavylift.checkpoint.copies import in_form
 from heavylift.checkpoint.defects import Defect
 from heavylift.checkpoint.files import Files, LocalFiles
 from heavylift.checkpoint.hub_settings import HubId
@@ -31,7 +32,7 @@ from heavylift.checkpoint.read import Checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
-from heavylift.facts.copies import Copy, variant_of
+from heavylift.facts.copies import Copy
 from heavylift.facts.schema import (
     EngineFacts,
     Fact,
@@ -152,19 +153,12 @@ class Planning:
         return self.knowledge_of(replace(facts, variants=only))
 
     def _knowledge_of_copy(self, copy: Copy) -> Knowledge | None:
-        """A model in the form its copy's name says; None where no tensor of it can take that form:
-        its facts do not say which of its layers are linear.
-        """
+        """A model in the form its copy's name says; None where it cannot be worked out."""
         facts = self.catalog.model(copy.model)
         if copy.form is None:
             return self.knowledge_of(facts)
-        variant = variant_of(facts, copy.form)
-        known = self.knowledge_of(replace(facts, variants=(variant,)))
-        if variant in facts.variants:
-            return known
-        plain = from_facts(facts, known.model.family, replace(variant, quantised=()))
-        changed = known.model.inventories[variant.id].bytes_total != plain.bytes_total
-        return known if changed else None
+        variant = in_form(facts, self.catalog.family(facts.family), copy.form)
+        return None if variant is None else self.knowledge_of(replace(facts, variants=(variant,)))
 
     def _knowledge_on_hub(self, hub_id: HubId, reach: Reach) -> Knowledge:
         with reach(hub_id) as files:

@@ -86,7 +86,8 @@ class FormFacts(Rule):
     """A form of weights that names of copies speak of, as it is usually stored.
 
     `words` are looked for in a name; `scheme` and `group` as of `QuantisedFacts`, for the linear
-    layers in `tensors` (with `tables` also the tables of tokens), on `engines`.
+    layers in `tensors` (with `tables` also the tables of tokens), on `engines`. Of models with
+    experts only those in `tensors_beside_experts`, where it is not empty.
     """
 
     id: str
@@ -95,6 +96,7 @@ class FormFacts(Rule):
     scheme: str
     tensors: tuple[str, ...]
     engines: tuple[str, ...]
+    tensors_beside_experts: tuple[str, ...] = ()
     group: int = 1
     tables: bool = False
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from heavylift.facts.checkpoint_schema import FormBook, FormFacts
-from heavylift.facts.schema import ModelFacts, QuantisedFacts, VariantFacts
 
 _BETWEEN_WORDS: Final = re.compile(r"[^a-z0-9.]+|\.(?![0-9])")
 
@@ -38,34 +37,6 @@ def read_name(name: str, book: FormBook, models: Mapping[str, Iterable[str]]) ->
             if _key(spelling.rpartition("/")[2].lower(), book) == wanted:
                 return Copy(identifier, form)
     return None
-
-
-def variant_of(model: ModelFacts, form: FormFacts | None) -> VariantFacts:
-    """The model's variant in a form: its own where it has one, else by the form's rule."""
-    if form is None:
-        return model.variants[0]
-    for own in model.variants:
-        if own.id in (form.id, form.id.partition("-")[0]):
-            return own
-    rule = QuantisedFacts(
-        scheme=form.scheme, tensors=form.tensors, group=form.group, tables=form.tables
-    )
-    base = model.variants[0]
-    return replace(
-        base,
-        id=form.id,
-        title=form.title,
-        engines=form.engines,
-        default_for=form.engines,
-        quantised=(rule,),
-        kv_cache_dtype=None,
-        bytes_total=None,
-        repo=None,
-        kind=form.kind,
-        source=form.source,
-        as_of=form.as_of,
-        note=form.note,
-    )
 
 
 def _form(text: str, book: FormBook) -> tuple[FormFacts | None, str]:

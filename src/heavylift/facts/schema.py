@@ -239,7 +239,8 @@ class VariantFacts(Rule):
     rest). `quantised`: which linear layers are not as the family's list says; the first entry
     that takes a tensor counts. `kv_cache_dtype`: what the checkpoint brings scales for, which
     engines take unless told otherwise. `bytes_total` is the published size of all files, where the
-    tensor list is not known.
+    tensor list is not known. `bytes_more` is how much more the files may hold: what a form known by
+    its name alone may have left as it was.
     """
 
     id: str
@@ -251,6 +252,7 @@ class VariantFacts(Rule):
     quantised: tuple[QuantisedFacts, ...] = ()
     kv_cache_dtype: str | None = None
     bytes_total: int | None = None
+    bytes_more: int | None = None
     repo: str | None = None
 
 
