@@ -20,19 +20,15 @@ HERE: Final = Path(__file__).parent
 sys.path.insert(0, str(HERE / "accuracy"))
 
 from cases import Case, read_cases  # noqa: E402
+from rivals import rival_lines  # noqa: E402
 from scoring import (  # noqa: E402
     EXACT,
-    Fit,
     Result,
     Score,
     Summary,
     fit,
-    has_kv,
-    has_weights,
     score_all,
 )
-
-from rivals import rival_lines  # noqa: E402
 
 from heavylift.planning import Planning  # noqa: E402
 

@@ -24,7 +24,6 @@ from heavylift.facts.schema import (
     VariantFacts,
 )
 
-
 _TABLE: Final = "embed"
 
 

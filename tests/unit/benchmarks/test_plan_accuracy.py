@@ -62,7 +62,7 @@ def test_no_start_that_ran_out_of_memory_is_called_fits(
     """Each is refused or warned of, and hardly one that ran is refused."""
     found = benchmark_modules[1].fit(results)
     assert found.count("oom", "fits") == 0
-    assert found.count("oom", "tight", "does_not_fit") >= 8  # noqa: PLR2004
+    assert found.count("oom", "tight", "does_not_fit") >= 8
     assert found.warned >= BALANCED
 
 
