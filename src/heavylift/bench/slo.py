@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from heavylift.bench.records import Distribution, Sample
-from heavylift.errors import HeavyliftError
-
-METRICS: Final = ("ttft", "ttfa", "tpot", "itl", "e2e")
-STATISTICS: Final = ("mean", "p50", "p90", "p95", "p99", "max")
-_GOAL: Final = re.compile(r"(ttft|ttfa|tpot|itl|e2e)_(mean|p50|p90|p95|p99|max)=([0-9.]+)(ms|s)")
-_SECONDS: Final = {"ms": 1e-3, "s": 1.0}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
-    """One bound: the statistic of the metric is at most `limit_s`."""
-
-    metric: str
-    statistic: str
-    limit_s: float
+from heavylift.slo import Goal, parse_goals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,21 +19,7 @@ class Slo:
     @classmethod
     def parse(cls, text: str) -> Slo:
         """From `ttft_p99=2s,tpot_p99=50ms`. Raises USE060 for anything else."""
-        goals = []
-        for part in text.split(","):
-            match = _GOAL.fullmatch(part.strip())
-            if match is None or match[3].count(".") > 1 or match[3] == ".":
-                raise HeavyliftError(
-                    "USE060",
-                    {
-                        "part": part.strip(),
-                        "metrics": ", ".join(METRICS),
-                        "statistics": ", ".join(STATISTICS),
-                    },
-                )
-            limit_s = float(match[3]) * _SECONDS[match[4]]
-            goals.append(Goal(metric=match[1], statistic=match[2], limit_s=limit_s))
-        return cls(goals=tuple(goals), text=text)
+        return cls(goals=parse_goals(text), text=text)
 
     def met_by(self, figures: Mapping[str, Distribution | None]) -> bool:
         """True when every bound holds. A metric that was not measured does not meet its bound."""

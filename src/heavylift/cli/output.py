@@ -56,7 +56,15 @@ _SCREENS: Final = {
     "speed": "speed",
     "pd": "pd",
     "decide": "decide",
+    "simulation": "simulation",
     "usage": "usage",
+    "recipe": "recipe",
+    "recipe_explained": "recipe_explained",
+    "recipe_diff": "recipe_diff",
+    "status": "status",
+    "status_report": "status_report",
+    "releases": "releases",
+    "release_diff": "release_diff",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -38,11 +38,13 @@ from heavylift.facts.schema import (
     StatePattern,
     TensorPattern,
 )
+from heavylift.facts.serving_schema import ServingCommon
 from heavylift.facts.speed_schema import (
     AcceptanceFacts,
     SpeedClassFacts,
     SpeedModelFacts,
     SpeedSpreadFacts,
+    TrafficShapeFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
 from heavylift.facts.thumb_schema import ThumbRuleFacts
@@ -97,12 +99,21 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (SpeedModelFacts, "version_drift"): ("times faster",),
     (SpeedModelFacts, "prefill_pool_use"): ("part of the pool's rate",),
     (SpeedModelFacts, "decode_pool_use"): ("part of the pool's rate",),
+    (ServingCommon, "read_bandwidth"): ("GB/s",),
+    (ServingCommon, "start_allowance"): ("s",),
+    (ServingCommon, "stop_grace"): ("s",),
+    (ServingCommon, "shared_memory"): ("bytes",),
+    (SpeedModelFacts, "load_bandwidth"): ("GB/s per machine",),
 }
 """The unit of every field that is a `Fact`: the planner computes in it and does not convert."""
 
 _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
     {
         (ModelFacts, "layers"),
+        (TrafficShapeFacts, "turn_tokens"),
+        (TrafficShapeFacts, "turn_spread"),
+        (TrafficShapeFacts, "shared_tokens"),
+        (TrafficShapeFacts, "pause_s"),
         (TensorPattern, "axis"),
         (TensorPattern, "params_per_element"),
         (ConfigLayers, "counts_from"),

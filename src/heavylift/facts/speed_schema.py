@@ -15,7 +15,8 @@ class SpeedModelFacts:
     `memory_efficiency` and `compute_efficiency` are parts of the peaks, `prefill_floor` is in
     microseconds per layer, `network_bandwidth` in GB/s one way per GPU between machines.
     `version_drift` is how many times faster a later version of an engine was seen to be. The uses
-    of the pools are the parts of their rates that split services reach.
+    of the pools are the parts of their rates that split services reach. `load_bandwidth` is what a
+    machine reads its weights with when it starts, GB/s.
     """
 
     memory_efficiency: Fact[float]
@@ -25,6 +26,7 @@ class SpeedModelFacts:
     version_drift: Fact[float]
     prefill_pool_use: Fact[float]
     decode_pool_use: Fact[float]
+    load_bandwidth: Fact[float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +113,35 @@ class TransferLinkBook:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TrafficShapeFacts(Rule):
+    """Parameters of made-up traffic. Sizes in tokens: medians of log-normal draws, `*_spread` their
+    sigma; see `simulate.workload.Shape`, whose fields these are.
+    """
+
+    id: str
+    title: str
+    first_tokens: float
+    first_spread: float
+    output_tokens: float
+    output_spread: float
+    turn_tokens: float = 0.0
+    turn_spread: float = 0.0
+    turns_mean: float = 1.0
+    shared_tokens: int = 0
+    groups: int = 1
+    pause_s: float = 0.0
+    burstiness: float = 1.0
+    context_tokens_most: int = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrafficShapeBook:
+    """All shapes of made-up traffic."""
+
+    shapes: tuple[TrafficShapeFacts, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SpeedFacts:
     """All facts about speed."""
 
@@ -118,3 +149,4 @@ class SpeedFacts:
     book: SpeedClassBook
     acceptances: tuple[AcceptanceFacts, ...]
     links: tuple[TransferLinkFacts, ...]
+    shapes: tuple[TrafficShapeFacts, ...]

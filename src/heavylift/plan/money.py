@@ -147,17 +147,18 @@ def rent_parts(
     """The cheapest and the dearest rent on demand, or the stated one; empty when none is known."""
     if own.usd_per_gpu_hour is not None:
         return (_rent(own.usd_per_gpu_hour, gpus, extra_ratio, (STATED, STATED, "")),)
-    found = sorted(
-        (entry.usd_per_gpu_hour, entry.provider, entry)
+    known = [
+        (entry.usd_per_gpu_hour, entry)
         for entry in facts.rentals
         if entry.gpu == gpu and entry.term == ON_DEMAND and entry.usd_per_gpu_hour is not None
-    )
-    if not found:
+    ]
+    if not known:
         return ()
-    ends = (found[0], found[-1])
+    # One provider may ask the same for two offers: only price and provider put them in order.
+    found = sorted(known, key=lambda offer: (offer[0], offer[1].provider))
     return tuple(
         _rent(amount, gpus, extra_ratio, (entry.kind.value, entry.source, entry.as_of.isoformat()))
-        for amount, _, entry in ends
+        for amount, entry in (found[0], found[-1])
     )
 
 

@@ -187,13 +187,19 @@ class Forecaster:
             high_ratio=basis.high_ratio * spread.high_ratio,
         )
 
-    def _first_token(self, service: Service, basis: SpeedBasis) -> Band:
-        """From requests that come evenly to all clients sending at once, each end spread."""
+    def first_token_spread(self, basis: SpeedBasis) -> Band:
+        """Times the model's time that first tokens took: any class's, and an unseen class's."""
         spread = spread_of(self.facts.book, "ttft")
         unseen = basis.evidence is Evidence.UNSEEN
-        low = spread.low_ratio * (basis.low_ratio if unseen else 1.0)
-        high = spread.high_ratio * (basis.high_ratio if unseen else 1.0)
-        return Band(low=service.ttft_s * low, high=service.burst_ttft_s * high)
+        return Band(
+            low=spread.low_ratio * (basis.low_ratio if unseen else 1.0),
+            high=spread.high_ratio * (basis.high_ratio if unseen else 1.0),
+        )
+
+    def _first_token(self, service: Service, basis: SpeedBasis) -> Band:
+        """From requests that come evenly to all clients sending at once, each end spread."""
+        spread = self.first_token_spread(basis)
+        return Band(low=service.ttft_s * spread.low, high=service.burst_ttft_s * spread.high)
 
     def _terms(self, service: Service) -> tuple[SpeedTerm, ...]:
         batch = service.decode_batch

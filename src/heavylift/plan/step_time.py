@@ -262,6 +262,23 @@ class StepTime:
         parts[SpeedPart.FIXED] = load.layers * self.fixed_s_per_layer
         return parts
 
+    def step_base(self, batch: float, tokens_per_sequence: int = 1) -> tuple[float, float, float]:
+        """Seconds of a decode step's memory without KV, of its compute, and of what adds to both.
+
+        Formula: step = max(memory + tokens held × kv_s_per_token, compute) + rest
+        """
+        held = self._memory_parts(batch, 0.0, tokens_per_sequence)
+        tokens = self._stage_batch(batch) * tokens_per_sequence
+        rest = self._collectives_s(tokens) + self.load.layers * self.fixed_s_per_layer
+        memory = sum(held.values()) / self.constants.memory_efficiency
+        return memory, self.compute_s(tokens), rest
+
+    def kv_s_per_token(self, batch: float) -> float:
+        """Seconds that one token of context, held by any of `batch` sequences, adds to a step."""
+        kv = sum(stage.kv_bytes_per_token for stage in self.load.stages)
+        share = self._stage_batch(batch) / batch
+        return self._memory_s(kv) * share / self.constants.memory_efficiency
+
     def step_s(self, batch: float, context_tokens: float, tokens_per_sequence: int = 1) -> float:
         """Seconds of a decode step of `batch` sequences of a replica."""
         return sum(self.step_parts(batch, context_tokens, tokens_per_sequence).values())

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavylift.bench.slo import Goal, Search, Slo
+from heavylift.bench.slo import Search, Slo
 from heavylift.errors import HeavyliftError
+from heavylift.slo import Goal
 
 
 def test_goals_are_read_in_seconds() -> None:

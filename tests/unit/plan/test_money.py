@@ -172,6 +172,14 @@ def test_a_rent_that_is_not_public_is_unknown(prices: PriceFacts, gpu: str) -> N
     assert any(entry.gpu == gpu for entry in prices.rentals)
 
 
+def test_every_card_with_public_rents_has_a_range(prices: PriceFacts) -> None:
+    """Also where one provider asks the same for two offers."""
+    cards = {entry.gpu for entry in prices.rentals if entry.usd_per_gpu_hour is not None}
+    for gpu in cards:
+        parts = rent_parts(prices, OwnPrices(), gpu, 8, 0.0)
+        assert [part.usd_per_hour for part in parts] == sorted(part.usd_per_hour for part in parts)
+
+
 def test_the_users_rent_wins(prices: PriceFacts) -> None:
     """Stated prices replace public ones; the cloud's extra comes on top."""
     (part,) = rent_parts(prices, OwnPrices(usd_per_gpu_hour=3.0), "b300", 8, 0.5)
