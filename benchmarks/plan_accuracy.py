@@ -33,6 +33,7 @@ from scoring import (  # noqa: E402
 from heavylift.planning import Planning  # noqa: E402
 
 RESULTS: Final = HERE / "accuracy_results.md"
+_LARGE: Final = 1000
 _TITLES: Final = {
     "weights": "weights, GiB on a GPU",
     "kv_each": "KV bytes of a token (of a sequence, where states or windows are kept)",
@@ -133,7 +134,7 @@ def _fit_lines(results: Sequence[Result]) -> Iterator[str]:
     yield (
         f"Balanced accuracy: {_share(found.warned)} where a start that ran out of memory had to be"
         f" warned of (tight or no) and one that ran not refused; {_share(found.decided)} over those"
-        f" decided without a warning; {_share(found.by_exit_status)} where tight counts as a plain yes."
+        f" decided without a warning; {_share(found.by_exit_status)} where tight counts as a yes."
     )
     yield ""
     for each in results:
@@ -173,7 +174,7 @@ def _start(case: Case) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return "?"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= _LARGE else f"{value:.2f}"
 
 
 def _excluded(results: Sequence[Result]) -> Iterator[str]:

@@ -133,7 +133,7 @@ def _weights(case: Case, plan: Plan) -> Score | None:
 
 
 def _kv_each(case: Case, plan: Plan) -> Score | None:
-    """KV bytes of a token; of models whose sequences keep states or windows, of a whole sequence."""
+    """KV bytes of a token; where sequences keep states or windows, of a whole sequence."""
     pool, tokens = case.measured.get("kv_gib"), case.measured.get("kv_tokens")
     if case.measured.get("kv_gib_total") and case.context:
         # Cells of every slot; one sequence is planned.

@@ -1,4 +1,4 @@
-"""A model in a form that the name of a copy says: the usual rule, and what makers leave out of it."""
+"""A model in a form that the name of a copy says: the usual rule, and what makers leave out."""
 
 from __future__ import annotations
 

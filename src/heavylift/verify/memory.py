@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from heavylift.plan.receipts import Agreement, TermComparison, compare
-from heavylift.records.plan import Plan
+from heavylift.plan.receipts import compare
+from heavylift.records.plan import Agreement, Plan, TermComparison
 from heavylift.telemetry import llamacpp
 from heavylift.telemetry.gpu_readings import GpuReading
 from heavylift.verify.judge import result
