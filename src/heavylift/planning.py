@@ -26,10 +26,10 @@ from heavylift.checkpoint.config import (
 from heavylift.checkpoint.copies import in_form
 from heavylift.checkpoint.defects import Defect
 from heavylift.checkpoint.files import Files, LocalFiles
-from heavylift.checkpoint.hub_settings import HubId
-from heavylift.checkpoint.inventory import Inventory, from_facts
 from heavylift.checkpoint.gguf_model import GgufDimensions
 from heavylift.checkpoint.gguf_parts import SUFFIX as GGUF_SUFFIX
+from heavylift.checkpoint.hub_settings import HubId
+from heavylift.checkpoint.inventory import Inventory, from_facts
 from heavylift.checkpoint.read import Checkpoint, read_checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
@@ -198,9 +198,7 @@ class Planning:
             as_of=base.as_of,
         )
         inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
-        return self._knowledge_with(
-            facts, self.catalog.family(facts.family), variant, inventory
-        )
+        return self._knowledge_with(facts, self.catalog.family(facts.family), variant, inventory)
 
     def _knowledge_of_files(
         self,
@@ -305,7 +303,8 @@ class Planning:
         parts = [parse_rack(part) for part in split_mixed(text)]
         if len(parts) > 1:
             cards = [
-                ((each.count or 1) * (each.nodes or 1), self.catalog.gpu(each.gpu)) for each in parts
+                ((each.count or 1) * (each.nodes or 1), self.catalog.gpu(each.gpu))
+                for each in parts
             ]
             return mixed_rack(text, cards)
         (parsed,) = parts

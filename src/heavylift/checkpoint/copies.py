@@ -29,7 +29,8 @@ def in_form(model: ModelFacts, family: FamilyFacts, form: FormFacts) -> VariantF
         experts = [each for each in tensors if each.shard == "expert"]
         if not any(each.linear for each in experts or tensors):
             return None
-    if not variant.quantised:
+    # A file of one type throughout leaves nothing as it was.
+    if not variant.quantised or all(rule.tables for rule in variant.quantised):
         return variant
     usual = from_facts(model, family, variant).bytes_total
     sure = replace(variant, quantised=surely(variant.quantised))

@@ -477,7 +477,8 @@ class CacheRule(Rule):
     `state_units_high` free; `reserved_pages` and
     `reserved_states` are never given out. `state_to_kv_ratio`: the pool is divided by this ratio
     before anything runs. `states_for_max_num_seqs`: states of all allowed sequences are set aside
-    at the start. `context_shared`: the engine's context setting is one pot for all sequences.
+    at the start. `context_shared`: the engine's context setting is one pot for all sequences. `window_shared`: the
+    windows of all sequences lie in one cache, with room for one batch.
     """
 
     layout: str
@@ -490,6 +491,7 @@ class CacheRule(Rule):
     state_to_kv_ratio: float | None = None
     states_for_max_num_seqs: bool = False
     context_shared: bool = False
+    window_shared: bool = False
     window_to_full_ratio: float | None = None
     batches_in_flight: int = 1
     states_per_draft_token: int = 0
