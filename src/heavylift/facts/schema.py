@@ -477,8 +477,8 @@ class CacheRule(Rule):
     `state_units_high` free; `reserved_pages` and
     `reserved_states` are never given out. `state_to_kv_ratio`: the pool is divided by this ratio
     before anything runs. `states_for_max_num_seqs`: states of all allowed sequences are set aside
-    at the start. `context_shared`: the engine's context setting is one pot for all sequences. `window_shared`: the
-    windows of all sequences lie in one cache, with room for one batch.
+    at the start. `context_shared`: the engine's context setting is one pot for all sequences.
+    `window_shared`: the windows of all sequences lie in one cache, with room for one batch.
     """
 
     layout: str

@@ -86,7 +86,7 @@ def _is_card(name: str) -> bool:
 
 
 def split_mixed(text: str) -> tuple[str, ...]:
-    """The parts of a machine with several kinds of cards; the text alone where it is of one kind."""
+    """The parts of a machine with several kinds of cards; the text alone where it has one."""
     return tuple(_PLUS.split(text.strip()))
 
 
