@@ -175,6 +175,9 @@ def _sequences(case: Case) -> float | None:
 def _kv_pool(case: Case, plan: Plan) -> Score | None:
     """What the pool holds: tokens as printed, or its GiB. No more than planned may be there."""
     tokens = case.measured.get("kv_tokens")
+    if case.lacks("weights"):
+        # What weights leave is not known either.
+        return None
     if tokens is not None:
         planned = plan.capacity.kv_tokens
         return _scored(case, "kv_pool", planned.low, planned.high, tokens)

@@ -241,6 +241,8 @@ def test_p47_no_manifest_is_made_of_what_does_not_fit_and_names_are_short() -> N
     # Every rank has its machine, and no machine more cards than it has.
     cards: Counter[int] = Counter()
     for rank in written.launch.ranks:
+        assert rank.node is not None
+        assert rank.gpus is not None
         cards[rank.node] += rank.gpus
     assert cards == {0: 8, 1: 8}
     assert all(len(rank.name) <= 45 for rank in written.launch.ranks)
