@@ -53,6 +53,7 @@ class Case:
     batched_tokens: int | None = None
     max_num_seqs: int | None = None
     text_only: bool = False
+    slots: int = 1
     measured: Mapping[str, float] = field(default_factory=dict)
     outcome: str = "ok"
     evidence: str = "log"
@@ -79,7 +80,7 @@ def write_cases(cases: list[Case], path: Path) -> None:
 
 def _stated(case: Case) -> Iterator[tuple[str, Any]]:
     for name, value in asdict(case).items():
-        if value not in (None, {}, 0, False, ""):
+        if value not in (None, {}, 0, False, "") and (name, value) != ("slots", 1):
             yield name, value
 
 

@@ -94,7 +94,7 @@ def plan_of(case: Case, planning: Planning) -> tuple[Plan, bool]:
         rack=rack,
         engine=case.engine,
         context_tokens=case.context,
-        concurrency=1,
+        concurrency=case.slots,
         kv_cache_dtype=case.kv_dtype,
         layout_constraints=layout,
         gpu_memory_utilization=case.fraction,
@@ -141,6 +141,12 @@ def _kv_each(case: Case, plan: Plan) -> Score | None:
         return _scored(case, "kv_each", plan.kv_bytes_per_token, plan.kv_bytes_per_token, said)
     if pool is None:
         return None
+    if case.engine in GGUF_ENGINES:
+        # No pool: the cells of all slots for the context that was set.
+        if not case.context:
+            return None
+        planned = plan.per_gpu.kv_cache_bytes.low / GIB
+        return _scored(case, "kv_each", planned, planned, pool)
     if plan.engine == "vllm" and _keeps_more_than_tokens(plan):
         sequences = _sequences(case)
         if sequences is None:
@@ -175,8 +181,8 @@ def _sequences(case: Case) -> float | None:
 def _kv_pool(case: Case, plan: Plan) -> Score | None:
     """What the pool holds: tokens as printed, or its GiB. No more than planned may be there."""
     tokens = case.measured.get("kv_tokens")
-    if case.lacks("weights"):
-        # What weights leave is not known either.
+    if case.lacks("weights") or case.engine in GGUF_ENGINES:
+        # What weights leave is not known either, and those engines keep no pool.
         return None
     if tokens is not None:
         planned = plan.capacity.kv_tokens
