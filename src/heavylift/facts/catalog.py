@@ -34,6 +34,7 @@ from heavylift.facts.copies import Copy, read_name
 from heavylift.facts.decode import Decoder
 from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
+from heavylift.facts.import_schema import ImportBook
 from heavylift.facts.log_schema import LogBook, RestartBook
 from heavylift.facts.price_schema import (
     ApiPriceBook,
@@ -213,6 +214,10 @@ class Catalog:
     def engine_logs(self) -> LogBook:
         """What engines' logs tell of a start."""
         return self._load(LogBook, "served/logs.toml")
+
+    def import_words(self) -> ImportBook:
+        """What other planners' files say, in our words."""
+        return self._load(ImportBook, "served/imports.toml")
 
     def restarts(self) -> Mapping[str, bool]:
         """Cause class of a failure -> whether starting again can help, where that is known."""
@@ -479,6 +484,7 @@ class Catalog:
         served: dict[str, Callable[[], object]] = {
             "logs": self.engine_logs,
             "metrics": self.metric_names,
+            "imports": self.import_words,
             "replies": self.reply_formats,
             "goldens": self.goldens,
             "restarts": self.restarts,
