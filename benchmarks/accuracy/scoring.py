@@ -143,21 +143,21 @@ def _kv_each(case: Case, plan: Plan) -> Score | None:
         return None
     if case.engine in GGUF_ENGINES:
         # No pool: the cells of all slots for the context that was set.
-        if not case.context:
-            return None
         planned = plan.per_gpu.kv_cache_bytes.low / GIB
-        return _scored(case, "kv_each", planned, planned, pool)
+        return _scored(case, "kv_each", planned, planned, pool) if case.context else None
     if plan.engine == "vllm" and _keeps_more_than_tokens(plan):
-        sequences = _sequences(case)
-        if sequences is None:
-            return None
-        kv, state = plan.per_gpu.kv_cache_bytes, plan.per_gpu.recurrent_state_bytes
-        low, high = kv.low + state.low, (kv.high or kv.low) + (state.high or state.low)
-        return _scored(case, "kv_each", low, high, pool * GIB / sequences)
-    if tokens is None:
-        return None
+        return _kv_sequence(case, plan, pool)
     each = plan.kv_bytes_per_token / plan.layout.decode_context_parallel_size
-    return _scored(case, "kv_each", each, each, pool * GIB / tokens)
+    return None if tokens is None else _scored(case, "kv_each", each, each, pool * GIB / tokens)
+
+
+def _kv_sequence(case: Case, plan: Plan, pool_gib: float) -> Score | None:
+    sequences = _sequences(case)
+    if sequences is None:
+        return None
+    kv, state = plan.per_gpu.kv_cache_bytes, plan.per_gpu.recurrent_state_bytes
+    low, high = kv.low + state.low, (kv.high or kv.low) + (state.high or state.low)
+    return _scored(case, "kv_each", low, high, pool_gib * GIB / sequences)
 
 
 def _keeps_more_than_tokens(plan: Plan) -> bool:
