@@ -9,13 +9,16 @@ from typing import Final
 from heavylift.checkpoint.inventory import family_format, from_facts
 from heavylift.checkpoint.quantisation import matches
 from heavylift.facts.checkpoint_schema import FormFacts
-from heavylift.facts.schema import FamilyFacts, ModelFacts, QuantisedFacts, VariantFacts
-
-_MLPS: Final = (
-    "model.layers.{l}.mlp.gate_proj.weight",
-    "model.layers.{l}.mlp.experts.{e}.gate_proj.weight",
+from heavylift.facts.schema import (
+    FamilyFacts,
+    ModelFacts,
+    QuantisedFacts,
+    TensorPattern,
+    VariantFacts,
 )
-_ALWAYS: Final = ("*.mlp.*",)
+
+_DENSE_MLP: Final = "dense_mlp"
+_EXPERT: Final = "expert"
 
 
 def in_form(model: ModelFacts, family: FamilyFacts, form: FormFacts) -> VariantFacts | None:
@@ -24,18 +27,36 @@ def in_form(model: ModelFacts, family: FamilyFacts, form: FormFacts) -> VariantF
     take no other form.
     """
     variant = variant_of(model, form)
-    if variant not in model.variants:
-        tensors = family_format(family, variant.format).tensors
-        experts = [each for each in tensors if each.shard == "expert"]
-        if not any(each.linear for each in experts or tensors):
-            return None
+    tensors = family_format(family, variant.format).tensors
+    packs = [each for each in tensors if each.linear and _is_mlp(each)]
+    if variant not in model.variants and not _takes(variant, tensors):
+        return None
     # A file of one type throughout leaves nothing as it was.
     if not variant.quantised or all(rule.tables for rule in variant.quantised):
         return variant
     usual = from_facts(model, family, variant).bytes_total
-    sure = replace(variant, quantised=surely(variant.quantised))
-    most = from_facts(model, family, sure).bytes_total if sure.quantised else usual
+    sure = surely(variant.quantised, [each.name for each in packs])
+    most = from_facts(model, family, replace(variant, quantised=sure)).bytes_total
     return replace(variant, bytes_more=max(0, most - usual) or None)
+
+
+def _takes(variant: VariantFacts, tensors: Iterable[TensorPattern]) -> bool:
+    """True when the form's rule reaches the experts, or the MLPs of a model without: a rule that
+    misses them is of other names, and what it leaves is no such copy.
+    """
+    listed = list(tensors)
+    experts = [each for each in listed if each.shard == _EXPERT and len(each.shape) > 1]
+    asked = [each for each in experts if each.linear] if experts else listed
+    return any(
+        each.linear and matches(pattern, each.name) and (bool(experts) or _is_mlp(each))
+        for each in asked
+        for rule in variant.quantised
+        for pattern in rule.tensors
+    )
+
+
+def _is_mlp(tensor: TensorPattern) -> bool:
+    return tensor.shard == _EXPERT or tensor.role == _DENSE_MLP
 
 
 def variant_of(model: ModelFacts, form: FormFacts) -> VariantFacts:
@@ -65,12 +86,13 @@ def variant_of(model: ModelFacts, form: FormFacts) -> VariantFacts:
     )
 
 
-def surely(rules: Iterable[QuantisedFacts]) -> tuple[QuantisedFacts, ...]:
-    """Of a form's rules what every maker's copy of that name does: MLPs and experts. Attention,
-    recurrent layers and the head are left as they were by some.
+def surely(rules: Iterable[QuantisedFacts], names: Iterable[str]) -> tuple[QuantisedFacts, ...]:
+    """Of a form's rules what every maker's copy of that name does: MLPs and experts, the `names`.
+    Attention, recurrent layers and the head are left as they were by some.
     """
-    return tuple(
-        replace(rule, tensors=_ALWAYS)
+    every = tuple(names)
+    found = (
+        replace(rule, tensors=tuple(n for n in every if any(matches(p, n) for p in rule.tensors)))
         for rule in rules
-        if any(matches(pattern, name) for pattern in rule.tensors for name in _MLPS)
     )
+    return tuple(rule for rule in found if rule.tensors)
