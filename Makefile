@@ -89,7 +89,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
+bench: bench-plan bench-accuracy bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
 	bench-batch
 
 bench-diagnose: setup
@@ -110,6 +110,9 @@ bench-web: setup
 
 bench-lint: setup
 	$(BIN)/python benchmarks/lint_accuracy.py
+
+bench-accuracy: setup
+	$(BIN)/python benchmarks/plan_accuracy.py
 
 bench-speed: setup
 	$(BIN)/python benchmarks/speed_accuracy.py
