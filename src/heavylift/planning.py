@@ -31,6 +31,7 @@ from heavylift.checkpoint.read import Checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
+from heavylift.facts.registry_schema import RegistryFacts
 from heavylift.facts.schema import (
     EngineFacts,
     Fact,
@@ -187,6 +188,8 @@ class Planning:
                 family=family,
                 book=self.catalog.recipes(facts.id),
                 inventories={variant.id: inventory},
+                registries=self._registries,
+                methods=self._methods,
             ),
             engines=Loaded(self.catalog.ids("engines"), self._engine),
             machines=self._machines,
@@ -219,6 +222,8 @@ class Planning:
                 family=family,
                 book=self.catalog.recipes(facts.id),
                 inventories=inventories,
+                registries=self._registries,
+                methods=self._methods,
             ),
             engines=Loaded(self.catalog.ids("engines"), self._engine),
             machines=self._machines,
@@ -464,6 +469,14 @@ class Planning:
         return replace(plan, smaller=below)
 
     # --- loading ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _registries(self) -> Mapping[str, RegistryFacts]:
+        return Loaded(self.catalog.ids("registries"), self.catalog.registry)
+
+    @cached_property
+    def _methods(self) -> Mapping[str, tuple[str, ...]]:
+        return {each.scheme: each.methods for each in self.catalog.quantisation_methods()}
 
     def _engine(self, identifier: str) -> EngineFacts:
         return self.catalog.engine(identifier)

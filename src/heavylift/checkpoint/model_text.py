@@ -59,6 +59,8 @@ def _lines(model: ModelFacts, family: FamilyFacts, publication: Publication) -> 
     )
     yield ""
     yield f'max_context = {{ value = {model.max_context.value}, unit = "tokens" }}'
+    if model.hf_architecture is not None:
+        yield f'hf_architecture = {{ value = {_text(model.hf_architecture.value)}, unit = "class" }}'
     yield ""
     yield "[dims]"
     for name in family.dims:

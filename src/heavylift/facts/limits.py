@@ -77,6 +77,7 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (ModelFacts, "layers"): ("layer numbers",),
     (ModelFacts, "max_context"): ("tokens",),
     (ModelFacts, "licence"): ("name",),
+    (ModelFacts, "hf_architecture"): ("class",),
     (ModelFacts, "published_total_gb"): ("GB",),
     (GpuFacts, "memory_nameplate"): ("GB",),
     (GpuFacts, "memory_visible"): ("bytes",),

@@ -264,7 +264,10 @@ class TotalsFacts(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """One model: names, family, dimensions, layer sets and published variants."""
+    """One model: names, family, dimensions, layer sets and published variants.
+
+    `hf_architecture` is the class that its config.json names first, by which engines look it up.
+    """
 
     id: str
     title: str
@@ -275,6 +278,7 @@ class ModelFacts:
     variants: tuple[VariantFacts, ...]
     totals: TotalsFacts | None
     max_context: Fact[int]
+    hf_architecture: Fact[str] | None = None
     licence: Fact[str] | None = None
     published_total_gb: Fact[float] | None = None
 
@@ -587,7 +591,10 @@ class EngineSupportRule(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineFacts:
-    """One engine: versions, and rules scoped by version, vendor, architecture and family."""
+    """One engine: versions, and rules scoped by version, vendor, architecture and family.
+
+    `registry` names the registry with what it lists as runnable, where one was read.
+    """
 
     id: str
     title: str
@@ -595,6 +602,7 @@ class EngineFacts:
     default_version: str
     versions: tuple[EngineVersion, ...]
     budgets: tuple[BudgetRule, ...]
+    registry: str | None = None
     defaults: tuple[DefaultRule, ...] = ()
     expert_padding: tuple[ExpertPaddingRule, ...] = ()
     moe_backends: tuple[MoeBackendRule, ...] = ()

@@ -20,7 +20,7 @@ from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
 from heavylift.plan.receipts import mismatch
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
-from heavylift.plan.support import UNPUBLISHED, publication_rank, refusing_rule
+from heavylift.plan.support import UNPUBLISHED, publication_rank, refused_by_engine
 from heavylift.records.plan import (
     EngineChoice,
     Layout,
@@ -298,7 +298,7 @@ def choose(request: PlanRequest, knowledge: Knowledge, found: Found | None = Non
     failed: HeavyliftError | None = None
     rankings: list[Ranking] = []
     found = subjects(request, knowledge) if found is None else found
-    refusing = [each for each in found if isinstance(each, Subject) and refusing_rule(each)]
+    refusing = [each for each in found if isinstance(each, Subject) and refused_by_engine(each)]
     # An engine that does not run here is searched only where every one says so.
     skipped = refusing if len(refusing) < len(found) else []
     for subject in found:
@@ -341,8 +341,8 @@ def none_can_hold(found: Found) -> bool:
 
 
 def _refusal_of(subject: Subject) -> EngineChoice:
-    rule = refusing_rule(subject)
-    if rule is None:
+    said = refused_by_engine(subject)
+    if said is None:
         raise TypeError(subject)
     return EngineChoice(
         engine=subject.engine.id,
@@ -350,12 +350,7 @@ def _refusal_of(subject: Subject) -> EngineChoice:
         version=subject.version_text,
         layout=None,
         verdict=PlanVerdict.UNSUPPORTED,
-        support=Support(
-            status=Status(rule.status),
-            source=rule.source,
-            as_of=rule.as_of.isoformat(),
-            note=rule.reason or None,
-        ),
+        support=said,
         headroom_bytes=None,
     )
 

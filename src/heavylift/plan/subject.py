@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from heavylift.checkpoint.inventory import Inventory
 from heavylift.facts import expressions
+from heavylift.facts.registry_schema import RegistryFacts
 from heavylift.facts.schema import (
     EngineFacts,
     FamilyFacts,
@@ -77,12 +78,16 @@ class ModelKnowledge:
     """A model with its family, the recipes published for it, and its inventory by variant id.
 
     A variant without a tensor list (only a published size) has no entry in `inventories`.
+    `registries` are the lists of engines and libraries by id; `methods` what checkpoints call each
+    scheme of quantisation.
     """
 
     model: ModelFacts
     family: FamilyFacts
     book: RecipeBook
     inventories: Mapping[str, Inventory]
+    registries: Mapping[str, RegistryFacts] = field(default_factory=dict)
+    methods: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     memo: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What a search has worked out of this model, by everything it depends on: cards of one
     architecture, and layouts that differ in what a term does not ask for, share it.
