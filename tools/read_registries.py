@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from read_flags import Names, calls, literal, tree
+from read_flags import Names, literal, tree
 
 OUTPUT = Path(__file__).parents[1] / "src/heavylift/facts/data/registries"
 KEPT_BY_HAND = "# --- by hand"

@@ -179,7 +179,7 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (ThumbRuleFacts, "base"): ("memory", "weights"),
     (VariantReportFacts, "host"): ("gpus", "unified", "ram", "stream"),
     (VariantReportFacts, "confidence"): ("reported", "confirmed", "claimed"),
-    (EngineSupportRule, "status"): tuple(RecipeStatus),
+    (EngineSupportRule, "status"): (*RecipeStatus, "unknown"),
 }
 """Fields whose words the planner tells apart; any other word would be taken for something else."""
 

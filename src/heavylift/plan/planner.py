@@ -30,7 +30,6 @@ from heavylift.records.plan import (
     PlanVerdict,
     Rejected,
     Status,
-    Support,
 )
 from heavylift.records.receipt import Receipt
 

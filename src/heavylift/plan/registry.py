@@ -64,9 +64,7 @@ def _form_refused(subject: Subject, registry: RegistryFacts) -> str | None:
         methods = subject.knowledge.methods.get(scheme)
         if not methods:
             continue
-        known = [
-            each for each in methods if registry.lists(table, each, subject.version_text)
-        ]
+        known = [each for each in methods if registry.lists(table, each, subject.version_text)]
         if not known:
             return "form_not_in_registry"
         allowed = table.vendors.get(subject.gpu.vendor)
