@@ -57,7 +57,7 @@ from heavylift.plan.planner import (
     subjects,
     with_receipt,
 )
-from heavylift.plan.rack import count_rack, parse_rack, resolve_rack
+from heavylift.plan.rack import count_rack, joined_rack, parse_rack, rack_parts, resolve_rack
 from heavylift.plan.search import search
 from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
@@ -232,14 +232,26 @@ class Planning:
     def rack(self, text: str) -> tuple[GpuFacts, Rack | None]:
         """The card and the rack a text names; no rack when only a card was named.
 
-        Raises PLAN001 to PLAN003 for a text that is no rack, FACT011 for an unknown card.
+        Cards of several kinds in one machine are joined by a plus. Raises PLAN001 to PLAN003 for a
+        text that is no rack, PLAN008 for cards of several makers, FACT011 for an unknown card.
         """
         if text == THIS_MACHINE:
             gpu, node = self._host
             return gpu, resolve_rack(parse_rack(f"1x{THIS_MACHINE}"), gpu, node)
+        parts = rack_parts(text)
+        if len(parts) > 1:
+            return self._joined(text, parts)
         parsed = parse_rack(text)
         gpu = self.catalog.gpu(parsed.gpu)
         return gpu, resolve_rack(parsed, gpu, self.catalog.node(gpu.node))
+
+    def _joined(self, text: str, parts: tuple[str, ...]) -> tuple[GpuFacts, Rack]:
+        """A machine with cards of several kinds, and the one with the least memory."""
+        read = [parse_rack(part) for part in parts]
+        gpus = [self.catalog.gpu(parsed.gpu) for parsed in read]
+        nodes = [self.catalog.node(gpu.node) for gpu in gpus]
+        rack = joined_rack(text, tuple(zip(read, gpus, nodes, strict=True)))
+        return self.catalog.gpu(rack.gpu), rack
 
     def engine(self, name: str | None) -> str | None:
         """The id of the engine of that name. Raises FACT012 for an unknown one."""

@@ -101,7 +101,9 @@ def with_speed_and_rent(
     rents = [
         rental.usd_per_gpu_hour * plan.rack.gpu_count
         for rental in rentals
-        if rental.gpu == plan.rack.gpu and rental.usd_per_gpu_hour is not None
+        if rental.gpu == plan.rack.gpu
+        and not plan.rack.parts
+        and rental.usd_per_gpu_hour is not None
     ]
     rent = Band(low=min(rents), high=max(rents)) if rents else None
     return replace(row, output_tokens_per_s=speed, rent_usd_per_hour=rent)

@@ -69,8 +69,10 @@ def resolve(
     node: NodeFacts,
     *,
     receipt: Receipt | None = None,
+    cards: tuple[GpuFacts, ...] = (),
 ) -> Subject:
     """The subject of the plan: every setting of the request, filled in where it was not said.
+    `cards` are those of each rank where the rack has several kinds.
 
     Raises PLAN010 (context beyond the model), PLAN011 (no such variant), PLAN012 (variant not for
     this engine), PLAN013 (KV dtype), PLAN014 (MoE backend), PLAN015 (output beyond context).
@@ -108,6 +110,7 @@ def resolve(
         vision=vision,
         defaults=tuple(filling.taken),
         receipt=receipt,
+        cards=cards,
     )
 
 

@@ -44,6 +44,8 @@ def fixes(plan: Plan, knowledge: Knowledge) -> tuple[Fix, ...]:
             found += fix
             if fix:
                 break
+    if plan.rack.parts:
+        return tuple(found)  # what to add to unlike cards is not ours to choose
     found += _fewest_gpus(request, knowledge, plan)
     for vendor in dict.fromkeys(m.gpu.vendor for m in knowledge.machines.values()):
         found += _smallest_cards(request, knowledge, plan, vendor)

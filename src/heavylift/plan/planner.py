@@ -28,6 +28,7 @@ from heavylift.records.plan import (
     Plan,
     PlanRequest,
     PlanVerdict,
+    Rack,
     Rejected,
     Status,
 )
@@ -325,12 +326,26 @@ def subjects(request: PlanRequest, knowledge: Knowledge) -> Found:
     found: list[Subject | HeavyliftError] = []
     for engine in _engines(request, knowledge, machine.gpu):
         try:
-            found.append(resolve(request, knowledge.model, engine, machine.gpu, machine.node))
+            found.append(
+                resolve(
+                    request,
+                    knowledge.model,
+                    engine,
+                    machine.gpu,
+                    machine.node,
+                    cards=cards_of(request.rack, knowledge),
+                )
+            )
         except HeavyliftError as error:
             if request.engine is not None:
                 raise
             found.append(error)
     return found
+
+
+def cards_of(rack: Rack, knowledge: Knowledge) -> tuple[GpuFacts, ...]:
+    """The card of each rank of a rack with several kinds; empty where there is one."""
+    return tuple(knowledge.machines[part.gpu].gpu for part in rack.parts for _ in range(part.count))
 
 
 def none_can_hold(found: Found) -> bool:
@@ -383,6 +398,7 @@ def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
         machine.gpu,
         machine.node,
         receipt=receipt,
+        cards=cards_of(plan.rack, knowledge),
     )
     measured = plan_layout(subject, plan.request, plan.layout)
     return replace(measured, rejected=plan.rejected)

@@ -139,6 +139,10 @@ class Subject:
     overrides: Mapping[str, int] = field(default_factory=dict)
     kv_scale_bytes: float = 0.0
     draft_tokens: int = 0
+    cards: tuple[GpuFacts, ...] = ()
+    """Of a machine with cards of several kinds, the card of each rank; `gpu` has the least
+    memory of them.
+    """
 
     @property
     def engine(self) -> EngineFacts:
@@ -188,6 +192,13 @@ class Subject:
             values,
         )
         return self.knowledge.shortened(key)
+
+    @property
+    def visible_bytes_total(self) -> int:
+        """What the drivers of all cards show together."""
+        if self.cards:
+            return sum(card.memory_visible.value for card in self.cards)
+        return self.gpu.memory_visible.value * self.rack.gpu_count
 
     @property
     def draft(self) -> bool:

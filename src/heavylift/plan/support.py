@@ -30,6 +30,7 @@ def support(subject: Subject, layout: Layout) -> Support:
         subject.version_text,
         subject.gpu.id,
         subject.rack.gpu_count,
+        subject.rack.parts,
         layout,
     )
     return subject.knowledge.remembered(key, lambda: _support(subject, layout))
@@ -93,6 +94,8 @@ def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
     """Recipes of the subject's engine that speak of it: of its variant, and not of one half of a
     service whose prefill and decode are split.
     """
+    if subject.cards:
+        return []  # nobody published one of several kinds of card
     return subject.knowledge.remembered(
         ("recipes", subject.engine.id, subject.variant.id),
         lambda: [
@@ -110,7 +113,13 @@ def refused_by_engine(subject: Subject) -> Support | None:
     where nobody published a run of it to the contrary.
     """
     return subject.knowledge.remembered(
-        ("refused", subject.weights_key, subject.version_text, subject.gpu.id),
+        (
+            "refused",
+            subject.weights_key,
+            subject.version_text,
+            subject.gpu.id,
+            subject.rack.parts,
+        ),
         lambda: (_refused_by_engine(subject),),
     )[0]
 
@@ -129,7 +138,7 @@ def publication_rank(subject: Subject, layout: Layout) -> int:
     """
     here = (subject.gpu.id, subject.rack.gpus_per_node)
     return subject.knowledge.remembered(
-        ("published", subject.engine.id, subject.variant.id, here, layout),
+        ("published", subject.engine.id, subject.variant.id, here, subject.rack.parts, layout),
         lambda: min(_publication_ranks(subject, layout), default=UNPUBLISHED),
     )
 
