@@ -456,8 +456,9 @@ class MoeBackendRule(Rule):
 class ShardOverrideRule(Rule):
     """A role the engine treats otherwise than the family says.
 
-    `when`: `always`, or `sequence_parallel`: one pipeline stage, experts spread over more than one
-    tensor rank, and data parallelism or one of `backends`.
+    `when`: `always`; `data_parallel`: more than one data parallel rank; or `sequence_parallel`: one
+    pipeline stage, experts spread over more than one tensor rank, and data parallelism or one of
+    `backends`. `shard` may also be `all_ranks`: split over tensor times data parallel ranks.
     """
 
     role: str
@@ -479,6 +480,8 @@ class CacheRule(Rule):
     `reserved_states` are never given out. `state_to_kv_ratio`: the pool is divided by this ratio
     before anything runs. `states_for_max_num_seqs`: states of all allowed sequences are set aside
     at the start. `context_shared`: the engine's context setting is one pot for all sequences.
+    `strategies` are the engine's ways to keep states, by name: the states each sets aside for a
+    sequence, in place of `state_units_high`.
     """
 
     layout: str
@@ -494,6 +497,7 @@ class CacheRule(Rule):
     window_to_full_ratio: float | None = None
     batches_in_flight: int = 1
     states_per_draft_token: int = 0
+    strategies: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

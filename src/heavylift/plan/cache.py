@@ -50,6 +50,9 @@ def cache_model(subject: Subject, layout: Layout) -> CacheModel:
     rule = subject.scope.first(subject.engine.caches)
     if rule is None:
         raise HeavyliftError("PLAN021", {"engine": subject.engine.title})
+    if subject.state_strategy is not None:
+        units = rule.strategies[subject.state_strategy]
+        rule = replace(rule, state_units_high=units)
     drafted = subject.draft_tokens * rule.states_per_draft_token
     rule = replace(
         rule,

@@ -75,7 +75,8 @@ def resolve(
     `cards` are those of each rank where the rack has several kinds.
 
     Raises PLAN010 (context beyond the model), PLAN011 (no such variant), PLAN012 (variant not for
-    this engine), PLAN013 (KV dtype), PLAN014 (MoE backend), PLAN015 (output beyond context).
+    this engine), PLAN013 (KV dtype), PLAN014 (MoE backend), PLAN015 (output beyond context),
+    PLAN018 (way to keep states).
     """
     filling = _Filling(request, knowledge, engine, gpu)
     variant = filling.variant()
@@ -102,6 +103,7 @@ def resolve(
         kv_dtype_bytes=dtype.bytes_per_element,
         kv_scale_bytes=dtype.scale_bytes_per_vector,
         draft_tokens=request.draft_tokens,
+        state_strategy=filling.state_strategy(),
         gpu_memory_utilization=filling.fraction(batched, vision=vision),
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,
@@ -314,6 +316,20 @@ class _Filling:
         names = ", ".join(dict.fromkeys(backend.name for backend in backends))
         params = {"backend": str(wanted), "engine": self._engine.title, "offered": names}
         raise HeavyliftError("PLAN014", params)
+
+    def state_strategy(self) -> str | None:
+        """The engine's way to keep states; None = its usual one. Raises PLAN018 for another."""
+        wanted = self._request.state_strategy
+        if wanted is None:
+            return None
+        rule = self.scope.first(self._engine.caches)
+        offered = {} if rule is None else rule.strategies
+        name = wanted.lower().replace("-", "_")
+        if name not in offered:
+            names = ", ".join(offered)
+            params = {"strategy": wanted, "engine": self._engine.title, "offered": names}
+            raise HeavyliftError("PLAN018", params)
+        return name
 
     def fraction(self, batched: int | None, *, vision: bool) -> float | None:
         """The memory fraction in the engine's own sense; None where none exists or is known."""

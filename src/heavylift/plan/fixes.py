@@ -199,7 +199,7 @@ def _other_card(request: PlanRequest, knowledge: Knowledge, vendor: str) -> Iter
             id="other_card",
             params={"gpu": machine.gpu.title},
             # Settings that were tied to the old card's engine do not travel.
-            request=replace(changed, moe_backend=None),
+            request=replace(changed, moe_backend=None, state_strategy=None),
         )
 
 

@@ -51,6 +51,7 @@ _NOT_IN_WEIGHTS: Final = frozenset(
         "kv_dtype_bytes",
         "max_num_batched_tokens",
         "max_num_seqs",
+        "state_strategy",
     ]
 )
 
@@ -139,6 +140,7 @@ class Subject:
     overrides: Mapping[str, int] = field(default_factory=dict)
     kv_scale_bytes: float = 0.0
     draft_tokens: int = 0
+    state_strategy: str | None = None
     cards: tuple[GpuFacts, ...] = ()
     """Of a machine with cards of several kinds, the card of each rank; `gpu` has the least
     memory of them.

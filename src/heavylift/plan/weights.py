@@ -18,6 +18,8 @@ _POWER_SCALES: Final = frozenset({"U8", "F8_E8M0"})
 # Tables of one row per token, and the rows they are filled up to a multiple of.
 _TABLE_ROLES: Final = frozenset({"embed", "lm_head"})
 _TABLE_ROWS: Final = 64
+# Split over the tensor ranks of all data parallel ranks.
+_ALL_RANKS: Final = "all_ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ def _alike_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
         "shares",
         subject.weights_key,
         layout.tensor_parallel_size,
+        layout.data_parallel_size if _ALL_RANKS in overrides.values() else 1,
         experts,
         tuple(overrides.items()),
     )
@@ -234,12 +237,21 @@ def _in_sequence(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> b
     )
 
 
+def _applies(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> bool:
+    match rule.when:
+        case "always":
+            return True
+        case "data_parallel":
+            return layout.data_parallel_size > 1
+    return _in_sequence(rule, subject, layout)
+
+
 def _overrides(subject: Subject, layout: Layout) -> dict[str, str]:
     """Shard rules by role where the engine has its own."""
     return {
         rule.role: rule.shard
         for rule in subject.scope.all(subject.engine.shard_overrides)
-        if rule.when == "always" or _in_sequence(rule, subject, layout)
+        if _applies(rule, subject, layout)
     }
 
 
@@ -310,6 +322,8 @@ def _on_rank(
     if shard == "vision":
         return whole, Split("copy")
     tensor = layout.tensor_parallel_size
+    if shard == _ALL_RANKS:
+        shard, tensor = "tensor", tensor * layout.data_parallel_size
     if shard == "tensor" and group.role in _TABLE_ROLES and _pads_tables(subject):
         rows = round_up(group.split_size, _TABLE_ROWS)
         whole = group.bytes_each * rows // group.split_size
