@@ -27,6 +27,7 @@ from heavylift.checkpoint.defects import Defect
 from heavylift.checkpoint.files import Files, LocalFiles
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
+from heavylift.checkpoint.mixes import mixed, takes_mixes
 from heavylift.checkpoint.read import Checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
@@ -82,11 +83,14 @@ class Loaded(Mapping[str, T]):
     def __init__(self, ids: tuple[str, ...], load: Callable[[str], T]) -> None:
         self._ids = ids
         self._load = load
+        self._loaded: dict[str, T] = {}
 
     def __getitem__(self, key: str) -> T:
         if key not in self._ids:
             raise KeyError(key)
-        return self._load(key)
+        if key not in self._loaded:
+            self._loaded[key] = self._load(key)
+        return self._loaded[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
@@ -216,18 +220,36 @@ class Planning:
             for variant in facts.variants
             if variant.bytes_total is None
         }
+        mixes = self._mixes(facts, family)
         return Knowledge(
             model=ModelKnowledge(
                 model=facts,
                 family=family,
                 book=self.catalog.recipes(facts.id),
-                inventories=inventories,
+                inventories=Loaded(
+                    (*inventories, *mixes),
+                    lambda name: inventories.get(name) or from_facts(facts, family, mixes[name]),
+                ),
+                mixes=mixes,
                 registries=self._registries,
                 methods=self._methods,
             ),
             engines=Loaded(self.catalog.ids("engines"), self._engine),
             machines=self._machines,
         )
+
+    def _mixes(self, facts: ModelFacts, family: FamilyFacts) -> Mapping[str, VariantFacts]:
+        """The forms that quantisers make of a model, but for those that were published as such."""
+        book = self.catalog.mixes()
+        published = {variant.id for variant in facts.variants}
+        offered = {
+            mix.id: mix
+            for mix in book.mixes
+            if mix.id not in published and (not mix.with_experts or "experts" in facts.dims)
+        }
+        if not takes_mixes(family):
+            return {}
+        return Loaded(tuple(offered), lambda name: mixed(facts, family, offered[name], book))
 
     def rack(self, text: str) -> tuple[GpuFacts, Rack | None]:
         """The card and the rack a text names; no rack when only a card was named.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from heavylift.checkpoint.formats import bytes_of
-from heavylift.checkpoint.quantisation import scheme_of, stored
+from heavylift.checkpoint.quantisation import matches, scheme_of, stored
 from heavylift.errors import HeavyliftError
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import (
@@ -157,6 +157,9 @@ def _groups(
     layers = None if pattern.layers is None else model.layer_set(pattern.layers)
     if layers == ():
         return
+    if pattern.dtype == "*" and variant.typed:
+        yield from _typed(pattern, model, layers, variant)
+        return
     whole = _group(pattern, model, layers, variant.tensor_types)
     if not pattern.linear or not variant.quantised:
         yield whole
@@ -171,6 +174,28 @@ def _groups(
             yield replace(whole, layers=kept)
         else:
             yield from quantised(replace(whole, layers=kept), rule)
+
+
+def _typed(
+    pattern: TensorPattern, model: ModelFacts, layers: tuple[int, ...] | None, variant: VariantFacts
+) -> Iterator[TensorGroup]:
+    """The groups of a pattern whose layers have types of their own."""
+    by_type: dict[str | None, list[int]] = {}
+    for layer in layers or (-1,):
+        found = next(
+            (
+                entry.type
+                for entry in variant.typed
+                if (not entry.layers or layer in entry.layers)
+                and any(matches(name, pattern.name) for name in entry.tensors)
+            ),
+            None,
+        )
+        by_type.setdefault(found, []).append(layer)
+    for found, members in by_type.items():
+        kept = None if layers is None else tuple(members)
+        types = variant.tensor_types if found is None else {"*": found}
+        yield _group(pattern, model, kept, types)
 
 
 def quantised(group: TensorGroup, rule: QuantisedFacts) -> Iterator[TensorGroup]:

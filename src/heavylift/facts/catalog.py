@@ -32,6 +32,7 @@ from heavylift.facts.consistency import Everything, name_key
 from heavylift.facts.decode import Decoder
 from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
+from heavylift.facts.mix_schema import MixBook
 from heavylift.facts.price_schema import (
     ApiPriceBook,
     AssumptionBook,
@@ -176,6 +177,12 @@ class Catalog:
     def tensor_names(self) -> TensorBook:
         """How the tensors of any model are named."""
         return self._load(TensorBook, "checkpoints/tensors.toml")
+
+    def mixes(self) -> MixBook:
+        """Mixes of types that quantisers make; none where no file lists them."""
+        if "mixes" not in self.ids("checkpoints"):
+            return MixBook(engines=(), mixes=())
+        return self._load(MixBook, "checkpoints/mixes.toml")
 
     def variant_reports(self, model: str) -> VariantReportBook:
         """What is reported of the forms of a model id; an empty book when nothing is."""
@@ -450,6 +457,7 @@ class Catalog:
             "hubs": self.hubs,
             "tensors": self.tensor_names,
             "methods": self.quantisation_methods,
+            "mixes": self.mixes,
         }
         _collect(lambda name: names[name](), self.ids("checkpoints"), defects)
 

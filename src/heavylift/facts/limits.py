@@ -37,6 +37,7 @@ from heavylift.facts.schema import (
     StateDtypeRule,
     StatePattern,
     TensorPattern,
+    TypedFacts,
 )
 from heavylift.facts.speed_schema import (
     AcceptanceFacts,
@@ -121,6 +122,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (CachePattern, "window"),
         (KvDtypeRule, "scale_bytes_per_vector"),
         (QuantisedFacts, "layers"),
+        (TypedFacts, "layers"),
         (MemoryRule, "low"),
         (MemoryRule, "high"),
         (MemoryShareRule, "kept_bytes"),

@@ -231,14 +231,25 @@ class QuantisedFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TypedFacts:
+    """Tensors of a variant (`*` = any part of a name) that have a type of their own; `layers` the
+    only ones, empty = all.
+    """
+
+    type: str
+    tensors: tuple[str, ...]
+    layers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VariantFacts(Rule):
     """A published form of a model.
 
     `format` is a format id of the family. `tensor_types` gives GGUF types by role (`*` = the
-    rest). `quantised`: which linear layers are not as the family's list says; the first entry
-    that takes a tensor counts. `kv_cache_dtype`: what the checkpoint brings scales for, which
-    engines take unless told otherwise. `bytes_total` is the published size of all files, where the
-    tensor list is not known.
+    rest), `typed` those of some layers alone; the first that takes a tensor counts. `quantised`:
+    which linear layers are not as the family's list says; the first entry that takes a tensor
+    counts. `kv_cache_dtype`: what the checkpoint brings scales for, which engines take unless told
+    otherwise. `bytes_total` is the published size of all files, where the tensor list is not known.
     """
 
     id: str
@@ -247,6 +258,7 @@ class VariantFacts(Rule):
     engines: tuple[str, ...] = ()
     default_for: tuple[str, ...] = ()
     tensor_types: dict[str, str] = field(default_factory=dict)
+    typed: tuple[TypedFacts, ...] = ()
     quantised: tuple[QuantisedFacts, ...] = ()
     kv_cache_dtype: str | None = None
     bytes_total: int | None = None

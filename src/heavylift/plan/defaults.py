@@ -184,19 +184,19 @@ class _Filling:
         """The variant asked for, or the engine's usual one."""
         model, engine, wanted = self._knowledge.model, self._engine, self._request.variant
         offered = [variant for variant in model.variants if engine.id in variant.engines]
-        names = ", ".join(variant.id for variant in offered)
+        names = ", ".join(self._knowledge.offered(engine.id)) or "-"
         if wanted is not None:
             variant = self._knowledge.variant(wanted)
             if variant is None:
-                known = ", ".join(entry.id for entry in model.variants)
+                known = ", ".join((*(entry.id for entry in model.variants), *self._knowledge.mixes))
                 raise HeavyliftError("PLAN011", {"variant": wanted, "known": known})
-            if variant not in offered:
+            if engine.id not in variant.engines:
                 params = {"variant": variant.id, "engine": engine.title, "offered": names}
                 raise HeavyliftError("PLAN012", params)
             return variant
         usual = [variant for variant in offered if engine.id in variant.default_for] or offered
         if not usual:
-            params = {"variant": model.title, "engine": engine.title, "offered": "-"}
+            params = {"variant": model.title, "engine": engine.title, "offered": names}
             raise HeavyliftError("PLAN012", params)
         self._take("variant", usual[0].id, OURS, usual[0].source)
         return usual[0]

@@ -80,7 +80,8 @@ class ModelKnowledge:
 
     A variant without a tensor list (only a published size) has no entry in `inventories`.
     `registries` are the lists of engines and libraries by id; `methods` what checkpoints call each
-    scheme of quantisation.
+    scheme of quantisation. `mixes` are forms that a quantiser makes and nobody need have published;
+    they are planned when asked for by name.
     """
 
     model: ModelFacts
@@ -89,6 +90,7 @@ class ModelKnowledge:
     inventories: Mapping[str, Inventory]
     registries: Mapping[str, RegistryFacts] = field(default_factory=dict)
     methods: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    mixes: Mapping[str, VariantFacts] = field(default_factory=dict)
     memo: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What a search has worked out of this model, by everything it depends on: cards of one
     architecture, and layouts that differ in what a term does not ask for, share it.
@@ -109,7 +111,14 @@ class ModelKnowledge:
     def variant(self, identifier: str) -> VariantFacts | None:
         """The variant of that id, or None. Case and underscores do not matter."""
         wanted = identifier.lower().replace("_", "-")
-        return next((entry for entry in self.model.variants if entry.id == wanted), None)
+        published = (entry for entry in self.model.variants if entry.id == wanted)
+        return next(published, None) or self.mixes.get(wanted)
+
+    def offered(self, engine: str) -> tuple[str, ...]:
+        """Ids of the forms that an engine takes, the published ones first."""
+        published = (entry.id for entry in self.model.variants if engine in entry.engines)
+        made = (name for name in self.mixes if engine in self.mixes[name].engines)
+        return tuple(dict.fromkeys((*published, *made)))
 
 
 @dataclass(frozen=True, kw_only=True)
