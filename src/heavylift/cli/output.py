@@ -58,6 +58,13 @@ _SCREENS: Final = {
     "decide": "decide",
     "simulation": "simulation",
     "usage": "usage",
+    "recipe": "recipe",
+    "recipe_explained": "recipe_explained",
+    "recipe_diff": "recipe_diff",
+    "status": "status",
+    "status_report": "status_report",
+    "releases": "releases",
+    "release_diff": "release_diff",
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

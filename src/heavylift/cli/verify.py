@@ -152,7 +152,7 @@ def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
         limits=Limits(first_byte_s=timeout_s, gap_s=timeout_s),
         concurrency=given["concurrency"],
         answer_tokens=given["answer_tokens"],
-        context_tokens=None if given["context"] is None else _tokens(given["context"]),
+        context_tokens=None if given["context"] is None else tokens(given["context"]),
         seed=given["seed"],
         extra=extra_body(given["extra"]),
         variant=served.variant,
@@ -168,7 +168,7 @@ def _wish(url: str, served: Served, given: dict[str, Any]) -> Wish:
     )
 
 
-def _tokens(words: str) -> int:
+def tokens(words: str) -> int:
     """A token count as it was written. Raises click.BadParameter for anything else."""
     try:
         return parse_tokens(words)

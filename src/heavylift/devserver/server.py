@@ -108,6 +108,9 @@ class ScriptedServer:
         self._site: web.TCPSite | None = None
         self._transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
         self._lost_slots = 0
+        self._frozen_page: str | None = None
+        self._steps = 0.0
+        self._stepped_at: float | None = None
         self._previous: Asked | None = None
         self.connections = 0
         self.open_chats = 0
@@ -246,12 +249,29 @@ class ScriptedServer:
         return web.Response(body=msgspec.json.encode(self.records), content_type="application/json")
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        page = (
-            "# TYPE scripted_requests_running gauge\n"
-            f"scripted_requests_running {self.open_chats}\n"
-            f"scripted_requests_total {len(self.records)}\n"
-        )
+        page = self._frozen_page or self._page()
         return web.Response(text=page, content_type="text/plain")
+
+    def _page(self) -> str:
+        self._count_steps()
+        lines = [
+            "# TYPE scripted_requests_running gauge",
+            f"scripted_requests_running {self.open_chats}",
+            f"scripted_requests_total {len(self.records)}",
+        ]
+        if self.scenario.server.kv_use_ratio is not None:
+            lines.append(f"scripted_kv_use_ratio {self.scenario.server.kv_use_ratio}")
+        if self.scenario.server.steps_per_s is not None:
+            lines.append(f"scripted_steps_total {int(self._steps)}")
+        return "\n".join(lines) + "\n"
+
+    def _count_steps(self) -> None:
+        """Bring the steps up to now: time with work counts."""
+        rate, since = self.scenario.server.steps_per_s, self._stepped_at
+        now = asyncio.get_running_loop().time()
+        if rate is not None and since is not None:
+            self._steps += rate * (now - since)
+        self._stepped_at = now if self.open_chats else None
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         began_at = asyncio.get_running_loop().time()
@@ -268,7 +288,9 @@ class ScriptedServer:
             came_at=self._clock(),
         )
         self.records.append(record)
+        self._count_steps()
         self.open_chats += 1
+        self._stepped_at = self._stepped_at or began_at
         try:
             return await self._answer(request, question, record, began_at)
         except (asyncio.CancelledError, ConnectionError):
@@ -276,11 +298,15 @@ class ScriptedServer:
             self._lose_slot()
             raise
         finally:
+            self._count_steps()
             self.open_chats -= 1
+            self._stepped_at = self._stepped_at if self.open_chats else None
 
     async def _answer(
         self, request: web.Request, question: Asked, record: Record, began_at: float
     ) -> web.StreamResponse:
+        if self._frozen_page is not None:
+            await asyncio.Event().wait()
         refused = self._refuse(request, question)
         if refused is not None:
             record.ending = Ending.REFUSED
@@ -408,6 +434,9 @@ class ScriptedServer:
             return None
         if fault.kind is FaultKind.SLOW_HEADERS:
             await asyncio.sleep(fault.delay_s)
+        if fault.kind is FaultKind.FREEZE:
+            self._frozen_page = self._page()
+            await asyncio.Event().wait()
         if fault.kind is FaultKind.HANG and fault.after_tokens == 0:
             await asyncio.Event().wait()
         if fault.kind is FaultKind.DROP:

@@ -17,6 +17,7 @@ import msgspec
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
+from heavylift.facts.access_schema import CardAccess
 from heavylift.facts.checkpoint_schema import HubBook, HubFacts, TensorBook
 from heavylift.facts.command_schema import (
     CommandCards,
@@ -32,6 +33,7 @@ from heavylift.facts.consistency import Everything, name_key
 from heavylift.facts.decode import Decoder
 from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
+from heavylift.facts.log_schema import LogBook, RestartBook
 from heavylift.facts.mix_schema import MixBook
 from heavylift.facts.price_schema import (
     ApiPriceBook,
@@ -61,6 +63,7 @@ from heavylift.facts.schema import (
     Showcase,
     Source,
 )
+from heavylift.facts.serving_schema import ServingCommon, ServingEngine
 from heavylift.facts.speed_schema import (
     AcceptanceBook,
     SpeedClassBook,
@@ -195,6 +198,15 @@ class Catalog:
         book = self._load(MetricBook, "served/metrics.toml")
         return {each.field: each.names for each in book.metrics}
 
+    def engine_logs(self) -> LogBook:
+        """What engines' logs tell of a start."""
+        return self._load(LogBook, "served/logs.toml")
+
+    def restarts(self) -> Mapping[str, bool]:
+        """Cause class of a failure -> whether starting again can help, where that is known."""
+        book = self._load(RestartBook, "served/restarts.toml")
+        return {cause: rule.helps for rule in book.restarts for cause in rule.causes}
+
     def reply_formats(self) -> tuple[ReplyFormat, ...]:
         """What is known of the replies of models: their markers, what they can do."""
         return self._load(ReplyBook, "served/replies.toml").formats
@@ -239,6 +251,18 @@ class Catalog:
         found: R = self._records[relative]
         return found
 
+    def serving_ids(self) -> tuple[str, ...]:
+        """Ids of the engines whose start is known."""
+        return tuple(name for name in self.ids("serving") if name != "common")
+
+    def serving(self, engine: str) -> ServingEngine:
+        """How the engine of that id is started. Raises FACT002 when nobody wrote it down."""
+        return self._load(ServingEngine, f"serving/{engine}.toml")
+
+    def serving_common(self) -> ServingCommon:
+        """What holds for the start of every engine."""
+        return self._load(ServingCommon, "serving/common.toml")
+
     def command_engines(self) -> CommandEngines:
         """Engines as their commands look, and devices."""
         return self._load(CommandEngines, "lint/engines.toml")
@@ -266,6 +290,10 @@ class Catalog:
     def checks(self, group: str) -> tuple[CheckFacts, ...]:
         """The doctor's checks of a group, in order."""
         return self._load(CheckList, f"checks/{group}.toml").checks
+
+    def card_access(self, vendor: str) -> CardAccess:
+        """How containers, pods and jobs are given the cards of that vendor."""
+        return self._load(CardAccess, f"access/{vendor}.toml", vendor=vendor)
 
     def speed(self) -> SpeedFacts:
         """The model of speed: its constants, the measured classes, the acceptances."""
@@ -373,6 +401,9 @@ class Catalog:
         decoder = Decoder("sources.toml", sources=None)
         decoded: dict[str, Source] = {}
         for identifier, table in self._table("sources.toml").items():
+            if not isinstance(table, dict):
+                decoder.defect(identifier, "wrong_type", f"table: {table!r:.60}")
+                continue
             source = decoder.record(Source, table, identifier, given={"id": identifier})
             if source is not None:
                 decoded[identifier] = source
@@ -419,6 +450,7 @@ class Catalog:
         self._check_books(defects)
         defects += self._command_defects()
         _collect(self.checks, self.ids("checks"), defects)
+        _collect(self.card_access, self.ids("access"), defects)
         symptoms = _collect(self._symptom_book, self.ids("symptoms"), defects)
         return (*defects, *consistency.defects(everything), *symptom_defects(symptoms))
 
@@ -426,6 +458,9 @@ class Catalog:
         """Defects of the flag tables and of what commands are judged by."""
         defects: list[Defect] = []
         _collect(self.flags, self.ids("flags"), defects)
+        _collect(self.serving, self.serving_ids(), defects)
+        if self.ids("serving"):
+            _collect(_anyway(self.serving_common), ("common",), defects)
         parts: tuple[Callable[[], Any], ...] = (
             self.command_engines,
             self.command_models,
@@ -448,9 +483,11 @@ class Catalog:
         present = [kind for kind in books if self.ids(kind)]
         _collect(lambda kind: books[kind](), present, defects)
         served: dict[str, Callable[[], object]] = {
+            "logs": self.engine_logs,
             "metrics": self.metric_names,
             "replies": self.reply_formats,
             "goldens": self.goldens,
+            "restarts": self.restarts,
         }
         _collect(lambda name: served[name](), self.ids("served"), defects)
         names: dict[str, Callable[[], object]] = {

@@ -39,6 +39,7 @@ from heavylift.facts.schema import (
     TensorPattern,
     TypedFacts,
 )
+from heavylift.facts.serving_schema import ServingCommon
 from heavylift.facts.speed_schema import (
     AcceptanceFacts,
     SpeedClassFacts,
@@ -100,6 +101,10 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (SpeedModelFacts, "version_drift"): ("times faster",),
     (SpeedModelFacts, "prefill_pool_use"): ("part of the pool's rate",),
     (SpeedModelFacts, "decode_pool_use"): ("part of the pool's rate",),
+    (ServingCommon, "read_bandwidth"): ("GB/s",),
+    (ServingCommon, "start_allowance"): ("s",),
+    (ServingCommon, "stop_grace"): ("s",),
+    (ServingCommon, "shared_memory"): ("bytes",),
     (SpeedModelFacts, "load_bandwidth"): ("GB/s per machine",),
 }
 """The unit of every field that is a `Fact`: the planner computes in it and does not convert."""

@@ -18,13 +18,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from heavylift.errors import HeavyliftError
-from heavylift.launch.phases import first_errors, phase_of
+from heavylift.facts.catalog import Catalog
+from heavylift.launch.phases import first_errors
 from heavylift.launch.readiness import why_not_ready
 from heavylift.records.launch import LaunchSpec, RankSpec
+from heavylift.telemetry.engine_log import EngineWords, LogReader
 
 GRACE_S: Final = 5.0
 _POLL_S: Final = 0.05
-_READY: Final = "READY "
 _RUNNER_PID: Final = "HEAVYLIFT_RUNNER_PID"
 
 OnPhase = Callable[[str], None]
@@ -179,32 +180,25 @@ class _LogWatch:
     """Follows a log as it grows, for phases and the address the engine says it listens on."""
 
     def __init__(self, engine: str, log: Path, on_phase: OnPhase) -> None:
-        self._engine = engine
         self._log = log
         self._on_phase = on_phase
         self._at = 0
-        self._rest = b""
         self._phase: str | None = None
-        self._address: str | None = None
+        self._reader = LogReader(EngineWords(Catalog().engine_logs(), engine))
 
     def address(self) -> str | None:
         """The address, once the engine has printed it."""
         with self._log.open("rb") as file:
             file.seek(self._at)
-            new = file.read()
-        self._at += len(new)
-        *whole, self._rest = (self._rest + new).split(b"\n")
-        for line in whole:
-            self._line(line.decode("utf-8", "replace"))
-        return self._address
-
-    def _line(self, line: str) -> None:
-        phase = phase_of(self._engine, line)
-        if phase is not None and phase != self._phase:
-            self._phase = phase
-            self._on_phase(phase)
-        if line.startswith(_READY):
-            self._address = line.removeprefix(_READY).strip()
+            # Line by line: several phases may have passed since the last look.
+            for line in file:
+                self._at += len(line)
+                self._reader.feed(line)
+                phase = self._reader.phase
+                if phase is not None and phase != self._phase:
+                    self._phase = phase
+                    self._on_phase(phase)
+        return self._reader.address
 
 
 def _ended(code: int, lines: list[str], log: Path) -> HeavyliftError:

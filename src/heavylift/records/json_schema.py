@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.records.decision import Decision
+from heavylift.records.deployment import StatusReport
 from heavylift.records.fetched import Fetched
 from heavylift.records.finding import Finding
 from heavylift.records.fit import FitList
@@ -17,6 +18,7 @@ from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
 from heavylift.records.prefill_decode import PrefillDecode
 from heavylift.records.receipt import Receipt
+from heavylift.records.recipe import LaunchDiff, Recipe
 from heavylift.records.release import Release
 from heavylift.records.search import Searched
 from heavylift.records.simulation import Simulation
@@ -33,10 +35,13 @@ RECORDS: Final[dict[str, type]] = {
     "integrity": Integrity,
     "receipt": Receipt,
     "release": Release,
+    "status": StatusReport,
     "snapshot": Snapshot,
     "speed": Speed,
     "prefill-decode": PrefillDecode,
     "decision": Decision,
+    "recipe": Recipe,
+    "launch-diff": LaunchDiff,
     "simulation": Simulation,
     "fit": FitList,
     "variants": VariantTable,

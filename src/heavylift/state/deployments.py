@@ -1,4 +1,4 @@
-"""Deployments: releases and receipts, kept on this machine."""
+"""Deployments: what is wanted, runs, releases and receipts, kept on this machine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from heavylift.errors import HeavyliftError
+from heavylift.records.deployment import Deployment, RunState
 from heavylift.records.plan import Layout
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release, Verdict
@@ -46,15 +47,28 @@ SCHEMA: Final = Schema(
             """,
             "CREATE INDEX receipt_key ON receipt (model, variant, engine, rack, layout)",
         ),
+        (
+            "CREATE TABLE deployment (name TEXT PRIMARY KEY, record BLOB NOT NULL) STRICT",
+            """
+            CREATE TABLE run (
+                number INTEGER PRIMARY KEY,
+                id TEXT NOT NULL UNIQUE,
+                deployment TEXT NOT NULL,
+                record BLOB NOT NULL
+            ) STRICT
+            """,
+            "CREATE INDEX run_deployment ON run (deployment, number)",
+        ),
     ),
 )
 
 _VERIFY: Final = "verify"
-_PASSED: Final = "pass"
+_PASSED: Final = frozenset({"pass", "warn"})
+"""A remark is no failure: a release with one can be gone back to."""
 
 
 class Deployments:
-    """The store of releases and receipts. Every method is one transaction."""
+    """The store of deployments, runs, releases and receipts. Every method is one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -105,14 +119,54 @@ class Deployments:
         query = "SELECT record FROM release WHERE deployment = ? ORDER BY number DESC"
         return tuple(map(_release, self._connection.execute(query, (deployment,))))
 
-    def latest_verified(self, deployment: str) -> Release | None:
-        """The newest release whose last verification passed: the one to go back to."""
+    def latest_verified(self, deployment: str, *, but: int | None = None) -> Release | None:
+        """The newest release whose last verification passed: the one to go back to. `but` is left
+        out.
+        """
         query = """
-            SELECT record FROM release WHERE deployment = ? AND verified = 1
+            SELECT record FROM release WHERE deployment = ? AND verified = 1 AND number IS NOT ?
             ORDER BY number DESC LIMIT 1
         """
-        row = self._connection.execute(query, (deployment,)).fetchone()
+        row = self._connection.execute(query, (deployment, but)).fetchone()
         return None if row is None else _release(row)
+
+    def save_deployment(self, deployment: Deployment) -> None:
+        """Keep what is wanted of a deployment, in place of what was."""
+        query = """
+            INSERT INTO deployment (name, record) VALUES (?, ?)
+            ON CONFLICT (name) DO UPDATE SET record = excluded.record
+        """
+        self._connection.execute(query, (deployment.name, msgspec.json.encode(deployment)))
+
+    def deployment(self, name: str) -> Deployment | None:
+        """The deployment of that name, or None."""
+        query = "SELECT record FROM deployment WHERE name = ?"
+        row = self._connection.execute(query, (name,)).fetchone()
+        return None if row is None else _deployment(row)
+
+    def deployments(self) -> tuple[Deployment, ...]:
+        """All deployments, by name."""
+        rows = self._connection.execute("SELECT record FROM deployment ORDER BY name")
+        return tuple(map(_deployment, rows))
+
+    def save_run(self, run: RunState) -> None:
+        """Keep a run as it stands; its place among the runs is that of its first time."""
+        query = """
+            INSERT INTO run (id, deployment, record) VALUES (?, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET record = excluded.record
+        """
+        self._connection.execute(query, (run.id, run.deployment, msgspec.json.encode(run)))
+
+    def run(self, identifier: str) -> RunState | None:
+        """The run of that id, or None."""
+        query = "SELECT record FROM run WHERE id = ?"
+        row = self._connection.execute(query, (identifier,)).fetchone()
+        return None if row is None else _run(row)
+
+    def runs(self, deployment: str, *, most: int = 20) -> tuple[RunState, ...]:
+        """The last runs of a deployment, newest first."""
+        query = "SELECT record FROM run WHERE deployment = ? ORDER BY number DESC LIMIT ?"
+        return tuple(map(_run, self._connection.execute(query, (deployment, most))))
 
     def save_receipt(self, receipt: Receipt) -> str:
         """The digest under which the receipt is kept. Saving it again changes nothing."""
@@ -167,11 +221,19 @@ def open_deployments(path: Path) -> Iterator[Deployments]:
 def is_verified(release: Release) -> bool:
     """True when the last verification of the release passed; False when there was none."""
     statuses = [verdict.status for verdict in release.verdicts if verdict.stage == _VERIFY]
-    return bool(statuses) and statuses[-1] == _PASSED
+    return bool(statuses) and statuses[-1] in _PASSED
 
 
 def _release(row: tuple[bytes]) -> Release:
     return msgspec.json.decode(row[0], type=Release)
+
+
+def _deployment(row: tuple[bytes]) -> Deployment:
+    return msgspec.json.decode(row[0], type=Deployment)
+
+
+def _run(row: tuple[bytes]) -> RunState:
+    return msgspec.json.decode(row[0], type=RunState)
 
 
 def _receipt(row: tuple[bytes]) -> Receipt:

@@ -32,6 +32,11 @@ def engine_dir(engine: str, version: str) -> Path:
     return data_dir() / "engines" / engine / version
 
 
+def deployment_dir(name: str) -> Path:
+    """What is kept of one deployment: its releases, its runs with their logs, its secrets."""
+    return state_dir() / "deployments" / name
+
+
 def _base(kind: str, variable: str, fallback: str) -> Path:
     home = os.environ.get("HEAVYLIFT_HOME")
     if home:

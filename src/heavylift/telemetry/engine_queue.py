@@ -15,12 +15,21 @@ MetricNames = Mapping[str, Sequence[str]]
 class EngineQueue:
     """Requests in the engine, and the used share of its KV cache (0 to 1); None = not told.
 
-    Counts are summed over the engine's replicas; the share is that of the fullest.
+    Counts are summed over the engine's replicas; the share is that of the fullest. `steps` counts
+    what its schedulers did.
     """
 
     running: float | None = None
     waiting: float | None = None
     kv_use_ratio: float | None = None
+    steps: float | None = None
+
+    @property
+    def queued(self) -> float | None:
+        """Requests being worked on or waiting; None = not told."""
+        if self.running is None and self.waiting is None:
+            return None
+        return (self.running or 0.0) + (self.waiting or 0.0)
 
 
 def read(page: str, names: MetricNames) -> EngineQueue:
@@ -37,4 +46,5 @@ def read(page: str, names: MetricNames) -> EngineQueue:
         running=total("running"),
         waiting=total("waiting"),
         kv_use_ratio=max(values("kv_use_ratio"), default=None),
+        steps=total("steps"),
     )

@@ -10,15 +10,10 @@ from heavylift.stats import rate_interval
 from heavylift.verify.records import Check, CheckResult, Status, Trial
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import Reply, judge
+from heavylift.wire.text_health import defect, is_garbage
 
 EVIDENCE_CHARS: Final = 300
 _MOST_EVIDENCE: Final = 5
-_FEWEST_REPEATED: Final = 12
-_FEWEST_DRAWN: Final = 100
-"""Signs in a row that no answer to our questions has: an engine that computes NaN, or with damaged
-weights, writes them. Signs that lines are drawn with (`----`, `....`) may repeat more often.
-"""
-
 _WORST_FIRST: Final = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS)
 
 
@@ -119,25 +114,11 @@ def reply_failure(reply: Reply, markers: Iterable[str]) -> str | None:
     again = judge(reply, listed)
     if again is not None:
         return str(again)
-    if is_garbage(reply.text) or is_garbage(reply.reasoning):
-        return "garbage_text"
-    return "unicode_mangled" if "\ufffd" in reply.text else None
+    return defect(reply.text) or ("garbage_text" if is_garbage(reply.reasoning) else None)
 
 
 def _leaks(reply: Reply, markers: Sequence[str]) -> bool:
     return any(marker in reply.text or marker in reply.reasoning for marker in markers)
-
-
-def is_garbage(text: str) -> bool:
-    """True when one sign fills the text or repeats beyond any sense (`!!!!`)."""
-    run, previous = 0, ""
-    for sign in text:
-        run = run + 1 if sign == previous and not sign.isspace() else 1
-        previous = sign
-        is_plain = sign.isalnum() or sign in "!?"
-        if run >= (_FEWEST_REPEATED if is_plain else _FEWEST_DRAWN):
-            return True
-    return False
 
 
 def is_doubled(text: str) -> bool:

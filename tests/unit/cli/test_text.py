@@ -17,7 +17,7 @@ from heavylift.locale.catalogue import parse
 
 SOURCE = Path(heavylift.__file__).parent
 CODE = re.compile(
-    r"(?:USE|FACT|CKPT|HUB|PLAN|REC|PRE|ENV|RUN|VER|BAT|GW|WIRE|DEV|STA|LINT|DIAG)\d{3}"
+    r"(?:USE|FACT|CKPT|HUB|PLAN|REC|PRE|ENV|RUN|OPS|VER|BAT|GW|WIRE|DEV|STA|LINT|DIAG)\d{3}"
 )
 
 

@@ -88,7 +88,7 @@ def test_a_served_api_has_an_address_and_ends_with_the_block(tmp_path: Path) -> 
         assert served.exit_code is None
         pid = served.pid
     assert not alive(pid)
-    assert phases == ["start", "api"]
+    assert phases == ["process", "api"]
 
 
 def test_the_log_is_private_and_holds_no_secret(tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ def test_ctrl_c_while_waiting_leaves_nothing_running(tmp_path: Path) -> None:
         pid_file.write_text(phase)
         os.kill(os.getpid(), signal.SIGINT)
 
-    program = "print('0.00 I srv init: initializing ...', flush=True)\nimport os, time\n"
-    program += f"open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    program = f"import os, time\nopen({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid()))\n"
+    program += "print('0.00 I srv init: initializing ...', flush=True)\ntime.sleep(60)"
     with pytest.raises(KeyboardInterrupt):
         serve(spec(program), secrets=KEY, log=tmp_path / "log", on_phase=interrupt)
-    assert pid_file.read_text() == "start"
+    assert pid_file.read_text() == "process"
     if (tmp_path / "child").exists():
         assert gone(int((tmp_path / "child").read_text()))
 

@@ -6,7 +6,6 @@ import pytest
 
 from heavylift.verify.judge import (
     is_doubled,
-    is_garbage,
     reply_failure,
     result,
     schema_problem,
@@ -17,6 +16,7 @@ from heavylift.verify.judge import (
 from heavylift.verify.records import Check, CheckResult, Status, Trial
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import Reply, Usage
+from heavylift.wire.text_health import is_garbage
 
 CHECK = Check(id="tools.forced", probe="forced", trials={"smoke": 4}, needs=("tools",))
 GOOD = Trial(evidence="fine")

@@ -17,7 +17,7 @@ KEY_VARIABLE: Final = "HEAVYLIFT_API_KEY"
 KEY_SECRET: Final = "api-key"  # noqa: S105 - the name of a secret, not one
 
 # In the order they pass; the text of each is in the catalogue.
-PHASES: Final = ("start", "fit", "weights", "memory", "warm_up", "api")
+PHASES: Final = ("process", "fit", "weights", "memory", "warm_up", "api")
 
 # llama.cpp's own default for the tokens of one physical batch.
 UBATCH_TOKENS: Final = 512

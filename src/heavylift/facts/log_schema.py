@@ -1,0 +1,90 @@
+"""Shapes of the facts on engines' logs: how far a start has come, and the memory it tells of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from heavylift.facts.schema import Rule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogPhase(Rule):
+    """A phase of a start, and the words of the lines it begins with.
+
+    `progress` is a regular expression with the groups `done` and `total`, in `unit` (`shards`,
+    `graphs`): what it finds is also a sign of the phase.
+    """
+
+    engine: str
+    phase: str
+    anchors: tuple[str, ...]
+    progress: str | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogTerm(Rule):
+    """A line that tells a memory term: the bytes of it are the group `size`, in `unit`.
+
+    `term` is a plan's term, or `pool`: all an engine took for what grows with use. Of several
+    lines of one device the one named by `keep` counts, `first` (a drafter's pool comes after the
+    model's) or `last` (a log that goes through its set-up twice); patterns of one term add up.
+    """
+
+    engine: str
+    term: str
+    pattern: str
+    unit: str
+    keep: str = "last"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogFigure(Rule):
+    """A number of a log that is no memory term: `kv_tokens`, `most_sequences`, `block_tokens`."""
+
+    engine: str
+    figure: str
+    pattern: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogRank(Rule):
+    """How an engine names the rank that wrote a line: the group `rank` of `pattern`."""
+
+    engine: str
+    pattern: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogAddress(Rule):
+    """How an engine says where it listens: the group `url` or `port` of `pattern`."""
+
+    engine: str
+    pattern: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogBook:
+    """What is known of the logs of engines. `same_as`: an engine that has another's log."""
+
+    phases: tuple[LogPhase, ...]
+    terms: tuple[LogTerm, ...] = ()
+    figures: tuple[LogFigure, ...] = ()
+    ranks: tuple[LogRank, ...] = ()
+    addresses: tuple[LogAddress, ...] = ()
+    same_as: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestartRule(Rule):
+    """Cause classes of a failure, and whether starting again can help."""
+
+    causes: tuple[str, ...]
+    helps: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestartBook:
+    """All that is known of it."""
+
+    restarts: tuple[RestartRule, ...]

@@ -1,0 +1,521 @@
+"""The supervisor of one deployment: starts its engine, watches it, starts it again if that helps.
+
+Everything it knows goes into the run's record as it changes, so that whoever looks finds the truth
+after any kill. It composes nothing of other stages: what explains a failure and what proves an
+answer comes in as hooks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets as randomness
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from heavylift.errors import HeavyliftError
+from heavylift.launch import cards, processes
+from heavylift.launch.attempt import Attempt
+from heavylift.launch.background import Background
+from heavylift.launch.liveness import Judgement, Liveness, Look, Probe
+from heavylift.launch.restarts import Decision, End, decide
+from heavylift.launch.starting import Course, Signs, Starting, eta_s
+from heavylift.records.deployment import (
+    Alive,
+    Deployment,
+    Failure,
+    Phase,
+    Progress,
+    RunState,
+    Supervision,
+)
+from heavylift.records.finding import Finding, Severity
+from heavylift.records.launch import LaunchSpec
+from heavylift.records.plan import Plan
+from heavylift.telemetry.engine_log import EngineWords
+from heavylift.telemetry.engine_queue import MetricNames
+
+_TICK_S: Final = 0.05
+_SAVE_S: Final = 1.0
+_IDLE_SHARE: Final = 0.02
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What to keep running. `secrets` holds the values by the names the launch uses."""
+
+    deployment: Deployment
+    spec: LaunchSpec
+    plan: Plan | None
+    folder: Path
+    secrets: Mapping[str, str]
+    rules: Supervision
+    metrics: MetricNames
+    words: EngineWords
+    restarts: Mapping[str, bool]
+    recipe_folder: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ready:
+    """An engine that has answered, for the hooks: where, with which key, what its logs tell."""
+
+    url: str
+    key: str
+    model: str
+    logs: tuple[Path, ...]
+    attempt: Attempt
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """A verification's word and the names of what failed; `findings` join those of the run."""
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """Memory of the start against the plan; `receipt_digest` None = the log told nothing."""
+
+    findings: tuple[Finding, ...] = ()
+    receipt_digest: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hooks:
+    """What other stages do for a deployment. Each may raise `HeavyliftError`: then it said nothing.
+
+    `explain` completes a failure from the logs; `prove` verifies (None = nobody wants that), in a
+    thread of its own; `measure` reads the memory; `save` keeps a run; `judged` keeps a verdict.
+    """
+
+    explain: Callable[[Failure, tuple[Path, ...]], Failure]
+    measure: Callable[[Ready], Measured]
+    save: Callable[[RunState], None]
+    judged: Callable[[RunState, Proof], None]
+    prove: Callable[[Ready], Proof] | None = None
+
+
+@dataclass(slots=True)
+class _History:
+    restarts_at: list[float] = field(default_factory=list)
+    failed_starts: int = 0
+
+
+class _Stop(Exception):  # noqa: N818 - no failure: somebody asked
+    """Somebody asked for the end."""
+
+
+class Supervisor:
+    """One run of a deployment."""
+
+    def __init__(self, job: Job, run: RunState, hooks: Hooks) -> None:
+        self._job = job
+        self._hooks = hooks
+        self._saved_at = 0.0
+        self._history = _History()
+        self.run_state = run
+        self.stop_asked = False
+        """Set from outside (a signal) to end the run in order."""
+
+    def run(self) -> RunState:
+        """Keep the deployment running until it is stopped or cannot be helped; how that stands."""
+        while True:
+            failure, was_ready = self._one_attempt()
+            if failure is None:
+                return self._over(Phase.STOPPED, None)
+            self._history.failed_starts = 0 if was_ready else self._history.failed_starts + 1
+            failure = self._explained(failure)
+            decision = self._decision(failure, was_ready=was_ready)
+            failure = replace(
+                failure,
+                can_restart=decision.after_s is not None,
+                restart_reason=decision.reason,
+            )
+            if decision.after_s is None:
+                return self._over(Phase.FAILED, failure)
+            if not self._back_off(failure, decision.after_s):
+                return self._over(Phase.STOPPED, None)
+
+    # --- between attempts ------------------------------------------------------------------------
+
+    def _explained(self, failure: Failure) -> Failure:
+        logs = tuple(Path(each.log) for each in self.run_state.processes)
+        with contextlib.suppress(HeavyliftError):
+            return self._hooks.explain(failure, tuple(log for log in logs if log.is_file()))
+        return failure
+
+    def _decision(self, failure: Failure, *, was_ready: bool) -> Decision:
+        end = End(
+            was_ready=was_ready,
+            cause_class=failure.cause_class or _CAUSE_OF_CODE.get(failure.code),
+            was_killed=bool(failure.params.get("was_killed")),
+        )
+        return decide(
+            end,
+            rules=self._job.rules,
+            helps=self._job.restarts,
+            restarts_at=self._history.restarts_at,
+            failed_starts=self._history.failed_starts,
+            now_s=time.monotonic(),
+        )
+
+    def _back_off(self, failure: Failure, after_s: float) -> bool:
+        """Wait before the next attempt; False when the end was asked for meanwhile."""
+        until = time.monotonic() + after_s
+        due = datetime.now(UTC) + timedelta(seconds=after_s)
+        self._set(
+            phase=Phase.BACKOFF,
+            failure=failure,
+            url=None,
+            ready_at=None,
+            alive=Alive.DEAD,
+            restart_at=due.isoformat(timespec="seconds"),
+        )
+        while time.monotonic() < until:
+            if self.stop_asked:
+                return False
+            time.sleep(_TICK_S)
+        self._history.restarts_at.append(time.monotonic())
+        self._set(restarts=self.run_state.restarts + 1, restart_at=None)
+        return not self.stop_asked
+
+    def _over(self, phase: Phase, failure: Failure | None) -> RunState:
+        self._set(
+            phase=phase,
+            failure=failure if failure is not None else self.run_state.failure,
+            ready_at=None,
+            alive=Alive.DEAD,
+            alive_reason="",
+            stalled_s=None,
+            restart_at=None,
+            ended_at=_now(),
+        )
+        return self.run_state
+
+    # --- one attempt -----------------------------------------------------------------------------
+
+    def _one_attempt(self) -> tuple[Failure | None, bool]:
+        """Run the engine once; why it ended (None: it was asked to) and whether it had served."""
+        number = self.run_state.attempt + 1
+        attempt = Attempt(
+            self._job.spec,
+            words=self._job.words,
+            folder=Path(self.run_state.folder) / f"attempt-{number}",
+            run_id=self.run_state.id,
+            secrets=self._job.secrets,
+            ssh=self._job.deployment.ssh,
+            url=self._job.deployment.url,
+            cwd=self._job.recipe_folder,
+        )
+        self._set(
+            attempt=number,
+            phase=Phase.PREFLIGHT,
+            processes=(),
+            url=None,
+            ready_at=None,
+            ready_s=None,
+            alive=Alive.UNKNOWN,
+            alive_reason="",
+            progress=Progress(),
+            stalled_s=None,
+            is_late=False,
+            findings=(),
+            verdict="pending",
+            verdict_reasons=(),
+        )
+        was_ready = False
+        try:
+            attempt.check()
+            self._set(phase=Phase.PROCESS)
+            attempt.start(grace_s=self._job.rules.grace_s)
+            ready = self._until_ready(attempt)
+            was_ready = True
+            return self._until_dead(attempt, ready), was_ready
+        except _Stop:
+            self._set(phase=Phase.STOPPING)
+            return None, was_ready
+        except HeavyliftError as error:
+            return self._failure(error, attempt), was_ready
+        finally:
+            attempt.stop(self._job.rules.grace_s)
+            self._set(processes=attempt.states())
+
+    def _failure(self, error: HeavyliftError, attempt: Attempt) -> Failure:
+        return Failure(
+            code=error.code,
+            params=dict(error.params) | {"was_killed": attempt.was_killed()},
+            phase=str(self.run_state.phase),
+            at=_now(),
+        )
+
+    def _until_ready(self, attempt: Attempt) -> Ready:
+        """Follow the start. Raises `_Stop`, or the error that ended it."""
+        rules = self._job.rules
+        began_s = time.monotonic()
+        starting = Starting(rules, now_s=began_s, deadline_s=float(self._job.spec.deadline_s))
+        phase_since_s = began_s
+        asking: Background[str | None] | None = None
+        reason = "address"
+        while True:
+            self._check_stop()
+            attempt.look()
+            if self._note_phase(attempt):
+                phase_since_s = time.monotonic()
+            now_s = time.monotonic()
+            signs = attempt.signs(now_s)
+            course, still_s = starting.judge(now_s, signs)
+            self._note_course(attempt, course, still_s, signs, now_s - phase_since_s)
+            attempt.raise_if_over()
+            if course.is_given_up:
+                raise HeavyliftError(
+                    "RUN030" if course is Course.OVERDUE else "RUN031",
+                    {
+                        "phase": str(self.run_state.phase),
+                        "still_s": round(still_s),
+                        "deadline_s": self._job.spec.deadline_s,
+                        "reason": reason,
+                        "log": str(attempt.logs()[0]),
+                    },
+                )
+            if asking is not None and asking.is_done:
+                problem = asking.result()
+                if problem is None:
+                    return self._ready(attempt, now_s - began_s)
+                reason, asking = problem, None
+            if asking is None and attempt.address() is not None:
+                asking = Background(attempt.why_not_ready)
+            time.sleep(_TICK_S)
+
+    def _note_phase(self, attempt: Attempt) -> bool:
+        found = attempt.phase()
+        phase = self.run_state.phase if found is None else Phase(found)
+        states = attempt.states()
+        if phase is self.run_state.phase and states == self.run_state.processes:
+            return False
+        changed = phase is not self.run_state.phase
+        self._set(phase=phase, processes=states)
+        return changed
+
+    def _note_course(
+        self, attempt: Attempt, course: Course, still_s: float, signs: Signs, elapsed_s: float
+    ) -> None:
+        done, total, unit = attempt.progress()
+        before = self.run_state.progress
+        is_news = (done, total) != (before.done, before.total)
+        self._set_sometimes(
+            is_news,
+            progress=Progress(
+                done=done,
+                total=total,
+                unit=unit,
+                read_bytes=signs.moved_bytes,
+                eta_s=eta_s(done, total, elapsed_s),
+            ),
+            is_late=course is Course.LATE,
+            stalled_s=still_s if course is Course.STALLED else None,
+        )
+
+    def _ready(self, attempt: Attempt, took_s: float) -> Ready:
+        ready = Ready(
+            url=attempt.address() or "",
+            key=attempt.key,
+            model=attempt.model,
+            logs=attempt.logs(),
+            attempt=attempt,
+        )
+        measured = Measured()
+        with contextlib.suppress(HeavyliftError):
+            measured = self._hooks.measure(ready)
+        self._set(
+            phase=Phase.READY,
+            url=ready.url,
+            ready_at=_now(),
+            ready_s=round(took_s, 3),
+            alive=Alive.ALIVE,
+            alive_reason="answered",
+            stalled_s=None,
+            is_late=False,
+            failure=None,
+            processes=attempt.states(),
+            findings=measured.findings,
+            receipt_digest=measured.receipt_digest,
+            verdict="pending" if self._hooks.prove is not None else "skipped",
+        )
+        return ready
+
+    def _until_dead(self, attempt: Attempt, ready: Ready) -> Failure:
+        """Watch a serving engine. Raises `_Stop`, or the error that ended it."""
+        watch = _Watch(attempt, self._job, time.monotonic())
+        prove = self._hooks.prove
+        proof = None if prove is None else Background(lambda: prove(ready))
+        words: Background[str | None] | None = Background(attempt.first_words)
+        look_at = 0.0
+        while True:
+            self._check_stop()
+            attempt.look()
+            attempt.raise_if_over()
+            if proof is not None and proof.is_done:
+                self._take_proof(proof)
+                proof = None
+            if words is not None and words.is_done:
+                self._take_words(words)
+                words = None
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + self._job.rules.look_s
+                self._judge(watch.judgement(), attempt)
+            time.sleep(_TICK_S)
+
+    def _judge(self, judgement: Judgement, attempt: Attempt) -> None:
+        if (judgement.alive, judgement.reason) != (
+            self.run_state.alive,
+            self.run_state.alive_reason,
+        ):
+            self._set(alive=judgement.alive, alive_reason=judgement.reason)
+        if judgement.alive is Alive.DEAD:
+            raise HeavyliftError(
+                "RUN032",
+                {
+                    "reason": judgement.reason,
+                    "still_s": round(judgement.still_s),
+                    "log": str(attempt.logs()[0]),
+                },
+            )
+
+    def _take_words(self, words: Background[str | None]) -> None:
+        """A first answer of one sign or word is a finding: nothing else tells of it."""
+        problem = None
+        with contextlib.suppress(HeavyliftError):
+            problem = words.result()
+        if problem is not None:
+            finding = Finding(
+                id=f"run.words.{problem}",
+                code=f"run.words.{problem}",
+                severity=Severity.FAIL,
+                subject=self.run_state.deployment,
+            )
+            self._set(findings=(*self.run_state.findings, finding))
+
+    def _take_proof(self, proof: Background[Proof]) -> None:
+        try:
+            word = proof.result()
+        except HeavyliftError as error:
+            word = Proof(verdict="unknown", reasons=(error.code,))
+        self._set(
+            verdict=word.verdict,
+            verdict_reasons=word.reasons,
+            findings=(*self.run_state.findings, *word.findings),
+        )
+        self._hooks.judged(self.run_state, word)
+
+    # --- the record ------------------------------------------------------------------------------
+
+    def _check_stop(self) -> None:
+        if self.stop_asked:
+            raise _Stop
+
+    def _set(self, **changes: Any) -> None:
+        if changes.get("phase", self.run_state.phase) is not self.run_state.phase:
+            changes["phase_at"] = _now()
+        changed = replace(self.run_state, **changes)
+        if changed != self.run_state:
+            self.run_state = changed
+            self._hooks.save(changed)
+
+    def _set_sometimes(self, is_news: bool, **changes: Any) -> None:
+        """For what changes all the time: kept, but without news written once a second at most."""
+        now_s = time.monotonic()
+        if is_news or now_s - self._saved_at >= _SAVE_S:
+            self._saved_at = now_s
+            self._set(**changes)
+
+
+class _Watch:
+    """The looks at one serving engine: its metrics and a probe, asked for in the background."""
+
+    def __init__(self, attempt: Attempt, job: Job, now_s: float) -> None:
+        self._attempt = attempt
+        self._job = job
+        self._liveness = Liveness(job.rules, now_s=now_s)
+        self._page: Background[str | None] | None = None
+        self._last_page: str | None = None
+        self._probe: Background[Probe] | None = None
+        self._probes = 0
+        self._outcome = Probe.NONE
+        self._effort = (now_s, attempt.cpu_s())
+        self._cards: Background[bool | None] | None = None
+        self._cards_idle: bool | None = None
+
+    def judgement(self) -> Judgement:
+        """The word on the engine now; begins what the next look needs."""
+        if self._page is None or self._page.is_done:
+            self._last_page = None if self._page is None else self._page.result()
+            self._page = Background(self._attempt.metrics_page)
+        if self._probe is not None:
+            self._outcome = self._probe.result() if self._probe.is_done else Probe.RUNNING
+            if self._probe.is_done:
+                self._probe = None
+        page = self._last_page
+        look = Look(
+            at_s=time.monotonic(),
+            queue=None if page is None else self._attempt.queue(page, self._job.metrics),
+            probe=self._outcome,
+            probe_number=self._probes,
+            is_idle=self._is_idle(),
+        )
+        judgement = self._liveness.judge(look)
+        if judgement.wants_probe and self._probe is None:
+            self._probes += 1
+            timeout_s = self._job.rules.probe_timeout_s
+            self._probe = Background(lambda: self._attempt.probe(timeout_s))
+        return judgement
+
+    def _is_idle(self) -> bool | None:
+        """Whether the engine did nothing since the look before: its processes used no CPU, and its
+        cards, where there are any, were idle. None where not all of that is seen from here.
+        """
+        then_s, used_s = self._effort
+        now_s, cpu_s = time.monotonic(), self._attempt.cpu_s()
+        self._effort = (now_s, cpu_s)
+        if now_s <= then_s or not self._attempt.is_seen_whole:
+            return None
+        is_idle = cpu_s - used_s < _IDLE_SHARE * (now_s - then_s)
+        if not is_idle or not cards.are_there():
+            return is_idle
+        if self._cards is None or self._cards.is_done:
+            self._cards_idle = None if self._cards is None else self._cards.result()
+            self._cards = Background(cards.are_idle)
+        return self._cards_idle
+
+
+_CAUSE_OF_CODE: Final[Mapping[str, str]] = {
+    "RUN010": "program_missing",
+    "RUN033": "port_in_use",
+    "RUN030": "startup_timeout",
+    "RUN031": "startup_timeout",
+}
+"""Causes that need no log."""
+
+
+def new_run(deployment: Deployment, folder: Path) -> RunState:
+    """A run that has not begun, with a folder of its own under the deployment's."""
+    identifier = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{randomness.token_hex(4)}"
+    return RunState(
+        id=identifier,
+        deployment=deployment.name,
+        release=deployment.release,
+        folder=str(folder / "runs" / identifier),
+        started_at=_now(),
+        boot_id=processes.boot_id(),
+        phase_at=_now(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,1 @@
+"""Operating deployments: the stages put together, from a recipe to a watched and proven service."""

@@ -1,0 +1,174 @@
+"""The real llama.cpp through up, kill, restart, rollback, down: SmolLM2, and the tiny K3."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.e2e.deployments import QUICK, Field, field_of_deployments, gone, kill
+
+from heavylift.cli.text import text
+from heavylift.devserver import tiny_k3 as tiny
+from heavylift.launch.embedded import launch
+from heavylift.planning import THIS_MACHINE, Planning
+from heavylift.recipe.engines.embedded import ENGINE, EmbeddedSettings
+from heavylift.records.deployment import Alive, Phase
+from heavylift.records.plan import PlanRequest
+from heavylift.state.deployments import deployments_path, open_deployments
+
+pytestmark = pytest.mark.e2e
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def deployed(engine_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
+    """A field of deployments with a home of its own that has the engine."""
+    home = tmp_path / "home"
+    (home / "data").mkdir(parents=True)
+    (home / "data" / "engines").symlink_to(engine_home / "data" / "engines")
+    monkeypatch.setenv("HEAVYLIFT_HOME", str(home))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    with field_of_deployments() as there:
+        yield there
+
+
+@pytest.fixture
+def heavylift() -> Command:
+    """`heavylift("status", "d")`: status, output, errors of the command."""
+
+    def ran(*words: str) -> tuple[int, str, str]:
+        result = subprocess.run(
+            [sys.executable, "-m", "heavylift", *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        return result.returncode, result.stdout, result.stderr
+
+    return ran
+
+
+def status_of(heavylift: Command, *words: str) -> dict[str, Any]:
+    """The first deployment of `status --json`."""
+    _, out, _ = heavylift("status", *words, "--json")
+    found: dict[str, Any] = json.loads(out)["deployments"][0]
+    return found
+
+
+def test_a_model_is_served_verified_killed_restarted_rolled_back_and_stopped(
+    deployed: Field, heavylift: Command
+) -> None:
+    """The whole life of a deployment by the commands that a person types."""
+    deployed.names.append("d")
+    code, out, err = heavylift(
+        "up", "smollm2", "--name", "d", "--context", "2048", "--concurrency", "2"
+    )
+    assert code == 0, err
+    assert text("phase.ready") in err
+    assert text("status.verdict.pass") in out
+    first = status_of(heavylift)
+    assert {"name", "phase", "pid", "url", "ready", "alive", "release"} <= first.keys()
+    assert (first["name"], first["phase"], first["ready"]) == ("d", "ready", True)
+    assert (first["alive"], first["release"], first["verdict"]) == ("alive", 1, "pass")
+    assert [each["severity"] for each in first["findings"]] == []
+
+    kill(first["pid"])
+    second = deployed.until(lambda now: now.ready and now.attempt == 2)
+    assert second.restarts == 1
+
+    code, out, err = heavylift(
+        "up",
+        "smollm2",
+        "--name",
+        "d",
+        "--context",
+        "1024",
+        "--replace",
+        "--concurrency",
+        "2",
+        "--no-verify",
+    )
+    assert (code, status_of(heavylift)["release"]) == (0, 2), err
+    _, out, _ = heavylift("releases", "d", "--diff", "1", "2")
+    assert "setting.context_tokens\n  - 2048\n  + 1024" in out
+
+    code, out, err = heavylift("rollback", "d")
+    # Verified again: the words of this start are those of the first, for it is the same recipe.
+    status = status_of(heavylift)
+    assert (code, status["release"], status["verdict"]) == (0, 1, "pass"), err
+    _, out, _ = heavylift("releases", "d", "--json")
+    listed = json.loads(out)["releases"]
+    assert [
+        (each["release"]["number"], each["is_current"], each["is_verified"]) for each in listed
+    ] == [
+        (2, False, False),
+        (1, True, True),
+    ]
+    assert listed[1]["release"]["receipt_digest"] is not None
+    _, out, _ = heavylift("logs", "d", "-n", "5")
+    assert len(out.splitlines()) == 5
+
+    family = deployed.everything()
+    code, out, _ = heavylift("down", "d")
+    assert (code, text("status.stopped") in out) == (0, True)
+    assert gone(family)
+    assert status_of(heavylift)["phase"] == "stopped"
+    assert heavylift("status", "d")[0] == 1
+
+
+def test_the_tiny_k3_takes_the_bytes_that_were_planned(
+    deployed: Field, tiny_k3: Path, tmp_path: Path
+) -> None:
+    """KV and state of K3's own architecture: no finding about memory, and a receipt is kept. A
+    planned byte count that is wrong is a finding with its term.
+    """
+    planning = Planning()
+    facts = tiny.tiny_model(planning.catalog.model(tiny.MODEL_ID))
+    _, rack = planning.rack(THIS_MACHINE)
+    assert rack is not None
+    request = PlanRequest(
+        model=facts.id, rack=rack, engine=ENGINE, context_tokens=2048, concurrency=2
+    )
+    plan = planning.plan(request, planning.knowledge_of(facts))
+    settings = EmbeddedSettings(model_path=str(tiny_k3), model=facts.id, slot_tokens=1024, slots=2)
+    recipe = tmp_path / "recipe"
+    recipe.mkdir()
+    (recipe / "launch.json").write_bytes(msgspec.json.encode(launch(settings, plan_digest="")))
+    (recipe / "plan.json").write_bytes(msgspec.json.encode(plan))
+    (recipe / "supervision.json").write_bytes(msgspec.json.encode(QUICK))
+    run = deployed.follow(deployed.up(recipe))
+    assert run.phase is Phase.READY
+    # Random weights may well repeat themselves; memory is what is looked at here.
+    assert not [each for each in run.findings if each.code.startswith("run.memory")]
+    with open_deployments(deployments_path()) as store:
+        assert store.release("d", 1).receipt_digest == run.receipt_digest is not None
+    # Four slots where two were planned: twice the state, and more KV.
+    wider = EmbeddedSettings(model_path=str(tiny_k3), model=facts.id, slot_tokens=1024, slots=4)
+    (recipe / "launch.json").write_bytes(msgspec.json.encode(launch(wider, plan_digest="")))
+    run = deployed.follow(deployed.up(recipe, replace=True))
+    named = {finding.subject for finding in run.findings if finding.code == "run.memory.term"}
+    assert {"kv_cache", "recurrent_state.kda_recurrent"} <= named
+    assert deployed.status().alive is Alive.ALIVE
+
+
+def test_a_file_that_is_no_model_is_explained(deployed: Field, tmp_path: Path) -> None:
+    """The engine's own words are in the failure."""
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(60))
+    settings = EmbeddedSettings(model_path=str(broken), model="broken", slot_tokens=256)
+    recipe = tmp_path / "recipe"
+    recipe.mkdir()
+    (recipe / "launch.json").write_bytes(msgspec.json.encode(launch(settings, plan_digest="")))
+    run = deployed.follow(deployed.up(recipe))
+    assert run.phase is Phase.FAILED
+    assert run.failure is not None
+    assert "GGUF" in str(run.failure.params["lines"])
