@@ -488,6 +488,10 @@ def _role_defects(file: str, engine: EngineFacts, everything: Everything) -> Ite
     for index, override in enumerate(engine.shard_overrides):
         where = f"{file}: shard_overrides[{index}]"
         yield from _unknown_roles(where, override, (override.role,), everything)
+        for family in everything.families:
+            named = override.divides is not None and family.id in override.families
+            if named and override.divides not in family.dims:
+                yield Defect(f"{where}.divides", "unknown_dim", f"{family.id}: {override.divides}")
     for index, rule in enumerate(engine.pipelines):
         where = f"{file}: pipelines[{index}]"
         named = (*rule.everywhere, *rule.on_host, *rule.seen_everywhere)

@@ -471,12 +471,16 @@ class ShardOverrideRule(Rule):
     `when`: `always`; `data_parallel`: more than one data parallel rank; or `sequence_parallel`: one
     pipeline stage, experts spread over more than one tensor rank, and data parallelism or one of
     `backends`. `shard` may also be `all_ranks`: split over tensor times data parallel ranks.
+    `tensors` are the only ones of the role (`*` = any part of a name; empty = all); `divides` names
+    a dimension that the tensor size must divide.
     """
 
     role: str
     shard: str
     when: str
     backends: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    divides: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

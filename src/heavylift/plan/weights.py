@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from heavylift.checkpoint.adoption import UNSAID
 from heavylift.checkpoint.inventory import TensorGroup
+from heavylift.checkpoint.quantisation import matches
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.stages import Stage, stages
@@ -193,16 +195,16 @@ def _alike_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
         "shares",
         subject.weights_key,
         layout.tensor_parallel_size,
-        layout.data_parallel_size if _ALL_RANKS in overrides.values() else 1,
+        layout.data_parallel_size if any(rule.shard == _ALL_RANKS for rule in overrides) else 1,
         experts,
-        tuple(overrides.items()),
+        tuple((rule.role, rule.shard, rule.tensors) for rule in overrides),
     )
     return subject.knowledge.remembered(
         key,
         lambda: tuple(
             _Share(
                 group,
-                *_on_rank(subject, group, overrides.get(group.role, group.shard), layout, experts),
+                *_on_rank(subject, group, _shard(group, overrides), layout, experts),
             )
             for group in groups
         ),
@@ -246,13 +248,30 @@ def _applies(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> bool:
     return _in_sequence(rule, subject, layout)
 
 
-def _overrides(subject: Subject, layout: Layout) -> dict[str, str]:
-    """Shard rules by role where the engine has its own."""
-    return {
-        rule.role: rule.shard
+def _overrides(subject: Subject, layout: Layout) -> tuple[ShardOverrideRule, ...]:
+    """The engine's own rules that hold in a layout."""
+    return tuple(
+        rule
         for rule in subject.scope.all(subject.engine.shard_overrides)
-        if _applies(rule, subject, layout)
-    }
+        if _applies(rule, subject, layout) and _divides(rule, subject, layout)
+    )
+
+
+def _divides(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> bool:
+    if rule.divides is None:
+        return True
+    size = subject.dims.get(rule.divides, 0)
+    return size > 0 and size % layout.tensor_parallel_size == 0
+
+
+def _shard(group: TensorGroup, overrides: Sequence[ShardOverrideRule]) -> str:
+    """How a group meets the ranks: by the first rule that takes it, else by its family."""
+    for rule in overrides:
+        if rule.role == group.role and (
+            not rule.tensors or any(matches(name, group.name) for name in rule.tensors)
+        ):
+            return rule.shard
+    return group.shard
 
 
 def seen_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, ...]:

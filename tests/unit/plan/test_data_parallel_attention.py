@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from heavylift.checkpoint.inventory import Inventory
 from heavylift.errors import HeavyliftError
 from heavylift.planning import Planning
 from heavylift.records.plan import Plan, PlanRequest
@@ -110,3 +111,34 @@ def test_a_strategy_that_is_not_there_is_refused(make_plan: Callable[..., Plan])
         with pytest.raises(HeavyliftError) as caught:
             make_plan("kimi-k3", "8xB300", engine=engine, state_strategy="lots")
         assert caught.value.code == "PLAN018"
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "tensor", "ways"),
+    [
+        ("kimi-k3", "16xB300", 2, 2),
+        ("kimi-k3", "16xB300", 4, 4),
+        ("kimi-k3", "16xB300", 8, 1),
+        ("kimi-k3", "16xB300", 16, 1),
+        ("kimi-k2.5", "8xB300", 8, 8),
+        ("qwen3.5-122b", "8xH200", 8, 8),
+        ("qwen3.6-27b", "8xH200", 2, 2),
+    ],
+)
+def test_a_vision_tower_is_split_where_its_heads_divide(
+    make_plan: Callable[..., Plan], model: str, on: str, tensor: int, ways: int
+) -> None:
+    """K3's tower has 12 heads: in two or four it is split, in eight or sixteen it is whole."""
+    rest = {"16xB300": 16, "8xB300": 8, "8xH200": 8}[on] // tensor
+    plan = make_plan(model, on, engine="vllm", tensor=tensor, pipeline=rest, data=1, expert=1)
+    name = "qkv.weight"
+    tower = [group for group in _native(model).groups if group.is_vision and name in group.name]
+    (group,) = tower
+    (term,) = (each for each in plan.terms if each.id == "weights")
+    (part,) = (each for each in term.parts if each.id == group.name)
+    assert part.bytes * ways == group.bytes_total
+
+
+def _native(model: str) -> Inventory:
+    knowledge = Planning().knowledge(model).model
+    return knowledge.inventories[knowledge.model.variants[0].id]
