@@ -484,13 +484,31 @@ class ShardOverrideRule(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PackedCache:
+    """A cache of `layers` in a pool of packed groups: the `bytes` of one block of `block_tokens`
+    tokens of one layer, before they are rounded up to `alignment_bytes`. Those of a `bucket` are
+    given out together. `window` tokens at most are kept (0 = all); `dtype` is the KV dtype it is
+    for (None = every one).
+    """
+
+    bucket: str
+    layers: str
+    bytes: str | int
+    block_tokens: int
+    alignment_bytes: int
+    window: str | int = 0
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CacheRule(Rule):
     """How KV and state are stored.
 
     `layout`: `unified_pages` (one page size for all layers: the attention block is raised until its
-    page holds a state), `blocks_and_slots` (KV in blocks, state in slots per sequence) or
-    `contiguous` (KV cells per slot, state per slot). `block_tokens` is the block the KV is rounded
-    to; `page_alignment_tokens` what a unified page is rounded to. A sequence holds at least
+    page holds a state), `packed_groups` (blocks that hold a page of every layer of a group, those
+    of `packed`), `blocks_and_slots` (KV in blocks, state in slots per sequence) or `contiguous` (KV
+    cells per slot, state per slot). `block_tokens` is the block the KV is rounded to;
+    `page_alignment_tokens` what a unified page is rounded to. A sequence holds at least
     `state_units_low` states per layer (slots, or pages of a group) and is admitted only with
     `state_units_high` free; `reserved_pages` and
     `reserved_states` are never given out. `state_to_kv_ratio`: the pool is divided by this ratio
@@ -514,6 +532,7 @@ class CacheRule(Rule):
     batches_in_flight: int = 1
     states_per_draft_token: int = 0
     strategies: dict[str, int] = field(default_factory=dict)
+    packed: tuple[PackedCache, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
