@@ -489,9 +489,9 @@ def _role_defects(file: str, engine: EngineFacts, everything: Everything) -> Ite
         where = f"{file}: shard_overrides[{index}]"
         yield from _unknown_roles(where, override, (override.role,), everything)
         for family in everything.families:
-            named = override.divides is not None and family.id in override.families
-            if named and override.divides not in family.dims:
-                yield Defect(f"{where}.divides", "unknown_dim", f"{family.id}: {override.divides}")
+            size = override.divides
+            if size is not None and family.id in override.families and size not in family.dims:
+                yield Defect(f"{where}.divides", "unknown_dim", f"{family.id}: {size}")
     for index, rule in enumerate(engine.pipelines):
         where = f"{file}: pipelines[{index}]"
         named = (*rule.everywhere, *rule.on_host, *rule.seen_everywhere)
