@@ -62,6 +62,8 @@ _SCREENS: Final = {
     "recipe_explained": "recipe_explained",
     "recipe_diff": "recipe_diff",
     "status": "status",
+    "top": "top",
+    "history": "history",
     "status_report": "status_report",
     "releases": "releases",
     "release_diff": "release_diff",
@@ -99,6 +101,17 @@ def _harmless(line: Text | str) -> Text:
     words = line.plain if isinstance(line, Text) else line
     shown = "\n".join(map(printable, words.split("\n")))
     return line if isinstance(line, Text) and shown == words else Text(shown)
+
+
+def terminal() -> Console:
+    """The console of a screen that is drawn again and again."""
+    return _console(sys.stdout)
+
+
+def drawn(key: str, record: Any) -> Text:
+    """The screen of a record as one text, to be drawn over the one before."""
+    screen = importlib.import_module(f"heavylift.cli.screens.{_SCREENS[key]}")
+    return Text("\n").join(map(_harmless, screen.lines(record)))
 
 
 class TextSink(Sink):
