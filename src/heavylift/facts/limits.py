@@ -127,6 +127,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (CacheRule, "states_per_draft_token"),
         (CachePattern, "window"),
         (PackedCache, "window"),
+        (CachePattern, "attends"),
         (KvDtypeRule, "scale_bytes_per_vector"),
         (QuantisedFacts, "layers"),
         (TypedFacts, "layers"),
