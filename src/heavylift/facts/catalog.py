@@ -18,7 +18,7 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
 from heavylift.facts.access_schema import CardAccess
-from heavylift.facts.checkpoint_schema import HubBook, HubFacts, TensorBook
+from heavylift.facts.checkpoint_schema import FormBook, HubBook, HubFacts, TensorBook
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -30,10 +30,13 @@ from heavylift.facts.command_schema import (
     NameChanges,
 )
 from heavylift.facts.consistency import Everything, name_key
+from heavylift.facts.copies import Copy, read_name
 from heavylift.facts.decode import Decoder
 from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
+from heavylift.facts.import_schema import ImportBook
 from heavylift.facts.log_schema import LogBook, RestartBook
+from heavylift.facts.mix_schema import MixBook
 from heavylift.facts.price_schema import (
     ApiPriceBook,
     AssumptionBook,
@@ -41,6 +44,7 @@ from heavylift.facts.price_schema import (
     PriceFacts,
     RentalBook,
 )
+from heavylift.facts.registry_schema import MethodBook, MethodRule, RegistryFacts
 from heavylift.facts.schema import (
     CheckFacts,
     CheckList,
@@ -179,11 +183,36 @@ class Catalog:
         """How the tensors of any model are named."""
         return self._load(TensorBook, "checkpoints/tensors.toml")
 
+    def mixes(self) -> MixBook:
+        """Mixes of types that quantisers make; none where no file lists them."""
+        if "mixes" not in self.ids("checkpoints"):
+            return MixBook(engines=(), mixes=())
+        return self._load(MixBook, "checkpoints/mixes.toml")
+
     def variant_reports(self, model: str) -> VariantReportBook:
         """What is reported of the forms of a model id; an empty book when nothing is."""
         if model not in self.ids("variants"):
             return VariantReportBook(model=model, reports=())
         return self._load(VariantReportBook, f"variants/{model}.toml")
+
+    def forms(self) -> FormBook:
+        """Forms of weights that names of copies speak of."""
+        return self._load(FormBook, "checkpoints/forms.toml")
+
+    def copy_of(self, name: str) -> Copy | None:
+        """The known model that the name of a copy speaks of, and its form; None for others."""
+        tables = {each: self._table(f"models/{each}.toml") for each in self.ids("models")}
+        names = {each: (each, *_spellings(table, "models")) for each, table in tables.items()}
+        return read_name(name, self.forms(), names)
+
+    def variant_in_repo(self, name: str) -> tuple[str, str] | None:
+        """The model and variant whose files lie in the hub's place of that name, or None."""
+        wanted = name.lower()
+        for identifier in self.ids("models"):
+            for variant in self._table(f"models/{identifier}.toml").get("variants", ()):
+                if isinstance(variant, dict) and str(variant.get("repo", "")).lower() == wanted:
+                    return identifier, str(variant.get("id"))
+        return None
 
     def metric_names(self) -> Mapping[str, tuple[str, ...]]:
         """Figure of an engine's metrics -> the names that engines give it."""
@@ -193,6 +222,10 @@ class Catalog:
     def engine_logs(self) -> LogBook:
         """What engines' logs tell of a start."""
         return self._load(LogBook, "served/logs.toml")
+
+    def import_words(self) -> ImportBook:
+        """What other planners' files say, in our words."""
+        return self._load(ImportBook, "served/imports.toml")
 
     def restarts(self) -> Mapping[str, bool]:
         """Cause class of a failure -> whether starting again can help, where that is known."""
@@ -216,17 +249,31 @@ class Catalog:
 
     def flags(self, table: str) -> FlagTableFacts:
         """The flag table of that id."""
-        relative = f"flags/{table}.toml"
+        return self._converted(FlagTableFacts, f"flags/{table}.toml")
+
+    def registry(self, identifier: str) -> RegistryFacts:
+        """What an engine or a library lists as runnable."""
+        return self._converted(RegistryFacts, f"registries/{identifier}.toml")
+
+    def quantisation_methods(self) -> tuple[MethodRule, ...]:
+        """What checkpoints of each scheme call their quantisation."""
+        if "methods" not in self.ids("checkpoints"):
+            return ()
+        return self._load(MethodBook, "checkpoints/methods.toml").schemes
+
+    def _converted(self, cls: type[R], relative: str) -> R:
+        """The record of a file that a tool wrote: hundreds of like rows, converted in one go and
+        not walked field by field.
+        """
         if relative not in self._records:
-            # Hundreds of like rows: converted in one go, not walked field by field.
             try:
-                record = msgspec.convert(self._table(relative), FlagTableFacts)
+                record: Any = msgspec.convert(self._table(relative), cls)
             except msgspec.ValidationError as error:
                 raise FactsError([Defect(relative, "wrong_type", str(error))]) from error
             if record.source not in self._sources:
                 raise FactsError([Defect(f"{relative}: source", "unknown_source", record.source)])
             self._records[relative] = record
-        found: FlagTableFacts = self._records[relative]
+        found: R = self._records[relative]
         return found
 
     def serving_ids(self) -> tuple[str, ...]:
@@ -424,6 +471,10 @@ class Catalog:
             showcases=_collect(_anyway(self.showcase), self._showcases(), defects),
             reports=_collect(self.variant_reports, self.ids("variants"), defects),
             shares=_collect(_anyway(self.memory_shares), ("memory_shares",), defects),
+            registries={
+                each.engine: each
+                for each in _collect(self.registry, self.ids("registries"), defects)
+            },
         )
         self._check_books(defects)
         defects += self._command_defects()
@@ -463,6 +514,7 @@ class Catalog:
         served: dict[str, Callable[[], object]] = {
             "logs": self.engine_logs,
             "metrics": self.metric_names,
+            "imports": self.import_words,
             "replies": self.reply_formats,
             "goldens": self.goldens,
             "restarts": self.restarts,
@@ -471,6 +523,9 @@ class Catalog:
         names: dict[str, Callable[[], object]] = {
             "hubs": self.hubs,
             "tensors": self.tensor_names,
+            "forms": self.forms,
+            "methods": self.quantisation_methods,
+            "mixes": self.mixes,
         }
         _collect(lambda name: names[name](), self.ids("checkpoints"), defects)
 

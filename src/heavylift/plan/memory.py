@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from heavylift.facts.schema import FactKind
+from heavylift.facts.schema import FactKind, GpuFacts
+from heavylift.plan.arithmetic import ceil_div
 from heavylift.plan.cache import CacheModel, cache_model
 from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
@@ -41,12 +42,14 @@ TIGHT_RATIO = 0.15
 class Sums:
     """What terms come to, bytes. `known`: the lows. `certain`: the lows of the terms that are
     neither assumed nor unknown nor others' word; the weights count whatever they rest on: a
-    published size may be off, but not by a model. `high`: None when one term has none.
+    published size may be off, but not by a model. `high`: None when one term has none; `bounded`:
+    the highs, of terms without one the lows.
     """
 
     known_bytes: int
     certain_bytes: int
     high_bytes: int | None
+    bounded_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,30 +75,37 @@ class Account:
 
     def only(self, segments: Iterable[str]) -> Sums:
         """What the terms of some segments come to."""
-        known = certain = high = 0
+        known = certain = high = highest = 0
         bounded = True
         for segment in segments:
             sums = self._by_segment[segment]
             known += sums.known_bytes
             certain += sums.certain_bytes
+            highest += sums.bounded_bytes
             if sums.high_bytes is None:
                 bounded = False
             else:
                 high += sums.high_bytes
-        return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high if bounded else None)
+        return Sums(
+            known_bytes=known,
+            certain_bytes=certain,
+            high_bytes=high if bounded else None,
+            bounded_bytes=highest,
+        )
 
 
 def _sums(terms: Iterable[Term], segment: str) -> Sums:
-    known = certain = 0
+    known = certain = bounded = 0
     high: int | None = 0
     for term in terms:
         if term.segment != segment:
             continue
         known += term.bytes.low
+        bounded += term.bytes.low if term.bytes.high is None else term.bytes.high
         if term.kind in _CERTAIN or term.id == Segment.WEIGHTS:
             certain += term.bytes.low
         high = None if high is None or term.bytes.high is None else high + term.bytes.high
-    return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high)
+    return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high, bounded_bytes=bounded)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,18 +113,35 @@ class Memory:
     """The accounts of all stages, the budgets, and the cache model they used."""
 
     accounts: tuple[Account, ...]
-    budgets: tuple[Budget, ...]
+    budgets_by_stage: tuple[tuple[Budget, ...], ...]
     cache: CacheModel
+    mixed: bool = False
 
     @cached_property
     def worst(self) -> Account:
-        """The stage a plan shows: the one most over a budget; where none is, the heaviest."""
+        """The stage a plan shows: the one most over a budget; where none is, the heaviest, or
+        among unlike cards the one with the least room.
+        """
 
-        def over(account: Account) -> int:
-            rooms = (b.bytes - account.only(b.inside).known_bytes for b in self.budgets)
-            return max(0, -min(rooms))
+        def room(account: Account) -> int:
+            budgets = self.budgets_of(account)
+            return min(b.bytes - account.only(b.inside).known_bytes for b in budgets)
 
-        return max(self.accounts, key=lambda a: (over(a), a.of(Segment.WEIGHTS).low))
+        def order(account: Account) -> tuple[int, int]:
+            left = room(account)
+            weights = account.of(Segment.WEIGHTS).low
+            return (max(0, -left), -left if self.mixed else weights)
+
+        return max(self.accounts, key=order)
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets of the stage that a plan shows."""
+        return self.budgets_of(self.worst)
+
+    def budgets_of(self, account: Account) -> tuple[Budget, ...]:
+        """The budgets of a stage's ranks; among unlike cards those of the smallest it has."""
+        return self.budgets_by_stage[account.stage.index]
 
 
 def memory(subject: Subject, layout: Layout) -> Memory:
@@ -127,7 +154,30 @@ def memory(subject: Subject, layout: Layout) -> Memory:
             replace(account, terms=with_measured(account.terms, subject.receipt))
             for account in accounts
         )
-    return Memory(accounts=accounts, budgets=budgets(subject, accounts), cache=cache)
+    if not subject.cards:
+        alike = budgets(subject, accounts, subject.gpu)
+        by_stage = (alike,) * len(accounts)
+    else:
+        by_stage = tuple(
+            budgets(subject, (account,), _least_card(subject, layout, account.stage))
+            for account in accounts
+        )
+    return Memory(
+        accounts=accounts, budgets_by_stage=by_stage, cache=cache, mixed=bool(subject.cards)
+    )
+
+
+def _least_card(subject: Subject, layout: Layout, stage: Stage) -> GpuFacts:
+    """Of the cards of a stage's ranks the one with the least memory. Ranks are counted through
+    tensor, then pipeline, then data parallel ranks.
+    """
+    tensor, count = layout.tensor_parallel_size, layout.pipeline_parallel_size
+    ranks = (
+        (replica * count + stage.index) * tensor + rank
+        for replica in range(layout.data_parallel_size)
+        for rank in range(tensor)
+    )
+    return min((subject.cards[rank] for rank in ranks), key=lambda card: card.memory_visible.value)
 
 
 def _accounts(subject: Subject, layout: Layout) -> tuple[tuple[Account, ...], CacheModel]:
@@ -191,6 +241,8 @@ def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
     """
     if subject.inventory is None:
         return Kind.REPORTED
+    if subject.variant.bytes_more:
+        return Kind.ASSUMED
     if weights_bytes.low != weights_bytes.high:
         return Kind.DERIVED
     if subject.inventory.is_read or subject.variant.kind in _SEEN:
@@ -200,8 +252,11 @@ def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
 
 def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
     weights_bytes, groups = stage_bytes(subject, layout, stage)
-    # Tensors that nobody said how to split are on every rank at worst.
-    found = Interval(low=weights_bytes, high=weights_bytes + unsplit_bytes(subject, layout, stage))
+    # Tensors that nobody said how to split are on every rank at worst; layers that a form known by
+    # its name may have left as they were are split like all linear layers.
+    ranks = layout.tensor_parallel_size * layout.pipeline_parallel_size
+    more = unsplit_bytes(subject, layout, stage) + ceil_div(subject.variant.bytes_more or 0, ranks)
+    found = Interval(low=weights_bytes, high=weights_bytes + more)
     return Term(
         id=Segment.WEIGHTS,
         segment=Segment.WEIGHTS,
@@ -231,12 +286,12 @@ def _sum(parts: Sequence[Part]) -> int:
     return sum(part.bytes for part in parts)
 
 
-def budgets(subject: Subject, accounts: Sequence[Account]) -> tuple[Budget, ...]:
-    """The pool's budget by the engine's rule, and the driver's whole figure.
+def budgets(subject: Subject, accounts: Sequence[Account], card: GpuFacts) -> tuple[Budget, ...]:
+    """The pool's budget on a card by the engine's rule, and the driver's whole figure.
 
     A fraction of what is free after load is taken of the stage that leaves least.
     """
-    visible = subject.gpu.memory_visible.value
+    visible = card.memory_visible.value
     rule = subject.scope.first(subject.engine.budgets)
     everything = Budget(
         name="driver_visible",
@@ -244,7 +299,7 @@ def budgets(subject: Subject, accounts: Sequence[Account]) -> tuple[Budget, ...]
         base="total",
         bytes=visible,
         inside=tuple(segment.value for segment in Segment),
-        source=subject.gpu.memory_visible.source,
+        source=card.memory_visible.source,
     )
     if rule is None or rule.base == "none" or subject.gpu_memory_utilization is None:
         return (everything,)
@@ -268,7 +323,9 @@ def budgets(subject: Subject, accounts: Sequence[Account]) -> tuple[Budget, ...]
 def capacity_verdict(memory: Memory) -> Capacity:
     """Fits, tight or does not fit: the worst answer over stages and budgets."""
     answers = [
-        _against(account, budget) for account in memory.accounts for budget in memory.budgets
+        _against(account, budget)
+        for account in memory.accounts
+        for budget in memory.budgets_of(account)
     ]
     order = (Capacity.DOES_NOT_FIT, Capacity.TIGHT, Capacity.FITS)
     return min(answers, key=order.index)
@@ -280,7 +337,8 @@ def _against(account: Account, budget: Budget) -> Capacity:
         return Capacity.DOES_NOT_FIT
     high = inside.high_bytes
     if high is None:
-        room = budget.bytes - inside.known_bytes
+        # Room for what has no bound is what the bounds of the others leave.
+        room = budget.bytes - inside.bounded_bytes
         return Capacity.TIGHT if room < TIGHT_RATIO * budget.bytes else Capacity.FITS
     return Capacity.TIGHT if high > budget.bytes else Capacity.FITS
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import GpuFacts, NodeFacts
-from heavylift.records.plan import Rack
+from heavylift.records.plan import Rack, RackPart
 
 MOST_GPUS: Final = 65_536
 """More than any fast network joins; beyond it a count is taken for a slip of the keys."""
@@ -25,6 +26,16 @@ _CARD: Final = re.compile(r"[A-Za-z0-9][\w./()-]*\+?(?: +[\w./()-]+\+?)*", re.AS
 _TORN_COUNT: Final = re.compile(
     r"(?:^|.* )(?:[0-9]{1,3}[xX]|[0-9]+ *[xX](?:[ 0-9]|$)|x *[0-9]).*|(?:.* )?[xX]"
 )
+
+
+# `4xA100-80+4xA100-40`, `RTX 5090 + RTX 5080`. A plus may also end a card's name (Ryzen AI Max+),
+# or stand in it before a number.
+_AND: Final = re.compile(r"\+(?=\s*[0-9]+\s*[xX×*]\s*[A-Za-z])|\s\+\s")
+
+
+def rack_parts(text: str) -> tuple[str, ...]:
+    """The racks that a text joins with a plus; the text itself where it joins none."""
+    return tuple(_AND.split(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,40 @@ def resolve_rack(parsed: RackText, gpu: GpuFacts, node: NodeFacts) -> Rack | Non
             },
         )
     return count_rack(gpu, node, parsed.count, text=parsed.text)
+
+
+def joined_rack(text: str, parts: Sequence[tuple[RackText, GpuFacts, NodeFacts]]) -> Rack:
+    """Cards of several kinds: in one machine where that holds so many, else a machine for each
+    kind. The one with the least memory stands for them. A card without a count is one.
+
+    Raises PLAN001 for a part of several machines, PLAN003 for one that is more
+    than its machine holds, PLAN008 for cards of several makers, PLAN017 where machines of unlike
+    counts would be joined.
+    """
+    counts: list[int] = []
+    for parsed, gpu, node in parts:
+        if parsed.nodes is not None:
+            raise HeavyliftError("PLAN001", {"text": text})
+        count = parsed.count or 1
+        _nodes(text, gpu, 1, count, node.gpus_per_node.value)
+        counts.append(count)
+    gpus = [gpu for _, gpu, _ in parts]
+    if len({gpu.vendor for gpu in gpus}) > 1:
+        raise HeavyliftError("PLAN008", {"text": text})
+    least = min(gpus, key=lambda gpu: gpu.memory_visible.value)
+    if sum(counts) <= max(node.gpus_per_node.value for _, _, node in parts):
+        whole = _rack(text, least, 1, sum(counts))
+    elif len(set(counts)) == 1:
+        whole = _rack(text, least, len(counts), counts[0])
+    else:
+        raise HeavyliftError("PLAN017", {"text": text})
+    if len({gpu.id for gpu in gpus}) == 1:
+        return whole
+    found = tuple(
+        RackPart(gpu=gpu.id, gpu_title=gpu.title, count=parsed.count or 1)
+        for parsed, gpu, _ in parts
+    )
+    return replace(whole, parts=found)
 
 
 def sold_counts(node: NodeFacts, most_nodes: int) -> tuple[int, ...]:
