@@ -18,6 +18,9 @@ from heavylift.wire.client import Client, Outcome
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import ChatRequest
 
+APART_S: Final = 0.002
+"""Between the first requests of a closed loop."""
+
 _ERROR_CHARS: Final = 300
 
 
@@ -46,18 +49,23 @@ class Run:
         self.reached_limit = False
 
     async def closed(self, conversations: Iterable[Conversation], concurrency: int) -> None:
-        """Converse, `concurrency` at once, until the conversations are used up."""
+        """Converse, `concurrency` at once, until the conversations are used up.
+
+        The first requests go out `APART_S` after one another: all at one moment would measure how
+        fast client and server take in a burst that no users make.
+        """
         waiting = iter(conversations)
 
-        async def worker() -> None:
+        async def worker(number: int) -> None:
+            await asyncio.sleep(number * APART_S)
             for conversation in waiting:
                 await self._converse(conversation, self._now())
 
         with _quiet_collector():
             self._began_at = time.perf_counter()
             async with asyncio.TaskGroup() as group:
-                for _ in range(concurrency):
-                    group.create_task(worker())
+                for number in range(concurrency):
+                    group.create_task(worker(number))
 
     async def open(
         self, arrivals: Iterable[tuple[float, Conversation]], in_flight_limit: int

@@ -112,6 +112,8 @@ BAD_SERVERS: Final = (
     _defect(Defect.DYNAMIC_TOOLS_UNCHECKED, "tools.declared_wrongly", "not_refused"),
     _defect(Defect.LIMIT_CRASHES, "context.just_over", "server_error"),
     _defect(Defect.PICTURE_CRASHES, "images.oversize", "server_error"),
+    _defect(Defect.PICTURE_UNREAD, "images.broken", "not_refused"),
+    _defect(Defect.EFFORT_REFUSED, "reasoning.effort"),
     _defect(Defect.CACHE_FORGETS, "basics.two_turns", "wrong_answer"),
     # Gateways, and pools apart, that do not pass on what the engine says.
     _front("front-loses-end", Defect.STREAM_LOSES_END, "text", "text_differs"),

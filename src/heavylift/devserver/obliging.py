@@ -81,6 +81,8 @@ def oblige(body: Mapping[str, Any], reply: Reply, number: int) -> Reply | Refusa
     pictures = _pictures(ask)
     if isinstance(pictures, Refusal):
         return pictures
+    if Defect.EFFORT_REFUSED in defects and any(name in body for name in _EFFORTS):
+        return Refusal(message="unknown field")
     if Defect.DYNAMIC_TOOLS_UNCHECKED not in defects and not all(
         map(_makes_sense, ask.declarations)
     ):
@@ -129,6 +131,10 @@ def plain_text(content: Any) -> str:
 
 
 # --- answers -------------------------------------------------------------------------------------
+
+
+_EFFORTS: Final = ("reasoning_effort", "thinking", "chat_template_kwargs")
+"""Fields in which clients ask for thinking, or for how much of it."""
 
 
 def _thinks(body: Mapping[str, Any]) -> bool:
@@ -257,7 +263,8 @@ def _pictures(ask: _Ask) -> tuple[Picture, ...] | Refusal:
         try:
             pictures.append(decode_png(base64.b64decode(data, validate=True)))
         except ValueError:
-            return Refusal(message="the picture cannot be read")
+            if Defect.PICTURE_UNREAD not in ask.defects:
+                return Refusal(message="the picture cannot be read")
     return tuple(pictures)
 
 

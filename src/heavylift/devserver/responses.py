@@ -135,6 +135,7 @@ class ResponsesDialect:
             document["usage"] = {
                 "input_tokens": script.prompt_tokens,
                 "output_tokens": script.completion_tokens,
+                "total_tokens": script.prompt_tokens + script.completion_tokens,
                 "output_tokens_details": {"reasoning_tokens": script.reasoning_tokens},
             }
         return document

@@ -115,19 +115,25 @@ class Defect(StrEnum):
     """A picture of many pixels ends in a server error."""
     TEMPLATE_CHANGED = "template_changed"
     """The prompt is rendered by another template, of more tokens."""
+    PICTURE_UNREAD = "picture_unread"
+    """What is no picture is answered as if it were one."""
+    EFFORT_REFUSED = "effort_refused"
+    """No way of asking for an effort of thinking is taken."""
     CACHE_FORGETS = "cache_forgets"
     """What stands in a prefix that was asked before is lost."""
 
 
 class Server(_Table, frozen=True, kw_only=True):
     """The server as a whole. `key` None = no key is asked for. `steps_per_s`: steps that its engine
-    counts while it has work; None = it counts none.
+    counts while it has work; None = it counts none. `kv_use_ratio`: what its metrics say of the
+    cache; None = nothing.
     """
 
     models: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("scripted",)
     context_tokens: Number = 8192
     key: str | None = None
     steps_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    kv_use_ratio: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
 class Pace(_Table, frozen=True, kw_only=True):

@@ -259,6 +259,8 @@ class ScriptedServer:
             f"scripted_requests_running {self.open_chats}",
             f"scripted_requests_total {len(self.records)}",
         ]
+        if self.scenario.server.kv_use_ratio is not None:
+            lines.append(f"scripted_kv_use_ratio {self.scenario.server.kv_use_ratio}")
         if self.scenario.server.steps_per_s is not None:
             lines.append(f"scripted_steps_total {int(self._steps)}")
         return "\n".join(lines) + "\n"

@@ -40,6 +40,7 @@ def verify() -> Callable[..., Verification]:
     """
     markers = tuple(text for each in Catalog().reply_formats() for text in each.markers)
     prose = shipped_prose()
+    metric_names = Catalog().metric_names()
 
     def verified(
         scenario: Scenario, *, against: Scenario | None = None, **given: Any
@@ -56,6 +57,7 @@ def verify() -> Callable[..., Verification]:
                     endpoint=Endpoint.parse(server.url),
                     prose=prose,
                     markers=markers,
+                    metric_names=metric_names,
                     **{
                         "checks": shipped(),
                         "profile": Profile.SMOKE,
