@@ -19,10 +19,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from heavylift.cli import cells
 from heavylift.cli.text import printable, text
 from heavylift.records.sink import Sink
 
-WIDTH: Final = 80
+WIDTH: Final = cells.WIDTH
 
 # record key -> module under heavylift.cli.screens whose `lines(record)` draws it
 _SCREENS: Final = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from heavylift.locale.catalogue import keys, template, words
+from heavylift.locale.catalogue import FACTS, keys, template, words
 
-__all__ = ["keys", "printable", "refusal", "text", "words"]
+__all__ = ["keys", "of_facts", "printable", "refusal", "text", "words"]
 
 
 def text(key: str, /, **params: Any) -> str:
@@ -19,6 +19,11 @@ def text(key: str, /, **params: Any) -> str:
     if not params:
         return found.replace("{{", "{").replace("}}", "}")
     return found.format(**{name: _made_safe(value) for name, value in params.items()})
+
+
+def of_facts(english: str) -> str:
+    """A sentence of the facts in the language in use; in English where nobody translated it."""
+    return words(FACTS, english)
 
 
 def printable(words: str) -> str:
@@ -39,7 +44,13 @@ class _Words(str):
     def __format__(self, spec: str) -> str:
         if spec == "lines":
             return "".join(f"\n  {printable(line)}" for line in self.splitlines())
-        return format(printable(str(self)), spec)
+        shown = printable(str(self))
+        if not spec or shown.isascii():
+            return format(shown, spec)
+        # A width in a catalogue is meant in cells.
+        from heavylift.cli.cells import left, right
+
+        return (right if spec[0] == ">" else left)(shown, int(spec.lstrip("<>s") or 0))
 
 
 def _made_safe(value: Any) -> Any:

@@ -20,6 +20,8 @@ from typing import Final
 ENGLISH: Final = "en"
 LANGUAGES: Final = (ENGLISH, "zh_Hans", "zh_Hant")
 VARIABLE: Final = "HEAVYLIFT_LANG"
+FACTS: Final = "facts_words"
+"""The area of words that facts hold: they have no keys."""
 
 _HANT: Final = frozenset({"hant", "tw", "hk", "mo"})
 _LOCALE_VARIABLES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")

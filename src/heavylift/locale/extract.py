@@ -19,8 +19,7 @@ from babel.messages.pofile import read_po, write_po
 
 from heavylift.locale import catalogue
 
-FACTS: Final = "facts_words"
-"""The area of words that facts hold: they have no keys."""
+FACTS: Final = catalogue.FACTS
 
 _PROSE: Final = frozenset({"title", "note", "fix", "text", "reason"})
 _UNTRANSLATED: Final = frozenset({"sources.toml"})

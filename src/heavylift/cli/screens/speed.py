@@ -8,6 +8,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
+from heavylift.cli.cells import wrap
 from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import wrapped
 from heavylift.cli.text import text
@@ -103,7 +104,7 @@ def rows(name: str, value: str, rest: str) -> Iterator[str]:
         yield line
         return
     yield row(name, value)
-    yield f"      {rest}"
+    yield from wrap(rest, "      ")
 
 
 def _bands(speed: Speed) -> Iterator[str]:

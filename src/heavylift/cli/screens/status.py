@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
-from heavylift.cli.output import WIDTH, glyphs
-from heavylift.cli.text import printable, text
+from rich.cells import cell_len
+
+from heavylift.cli.cells import left, wrap
+from heavylift.cli.output import glyphs
+from heavylift.cli.text import keys, of_facts, printable, text
 from heavylift.records.deployment import Alive, DeploymentStatus, Failure, Phase
 from heavylift.records.finding import Finding
 from heavylift.units import GIB
@@ -48,7 +50,7 @@ def headline(status: DeploymentStatus) -> str:
     """Glyph, word, name and phase: one line."""
     glyph, word = _state(status)
     phase = text(f"phase.{status.phase}")
-    return f"{glyphs()[glyph]} {text(f'status.{word}'):<9} {printable(status.name)}  {phase}"
+    return f"{glyphs()[glyph]} {left(text(f'status.{word}'), 9)} {printable(status.name)}  {phase}"
 
 
 def _state(status: DeploymentStatus) -> tuple[str, str]:
@@ -92,8 +94,8 @@ def _course(status: DeploymentStatus) -> Iterator[str]:
 
 def _finding(finding: Finding) -> Iterator[str]:
     glyph = glyphs()[finding.severity]
-    words = text(finding.code, **{key: _gib(key, value) for key, value in finding.params.items()})
-    yield from _wrapped(words, f"{glyph} ")
+    params = {key: _gib(key, value) for key, value in finding.params.items()}
+    yield from _wrapped(text(finding.code, **params), f"{glyph} ")
 
 
 def _gib(key: str, value: object) -> object:
@@ -105,16 +107,16 @@ def _gib(key: str, value: object) -> object:
 
 def _failure(failure: Failure) -> Iterator[str]:
     params = {key: value for key, value in failure.params.items() if key != "was_killed"}
-    words = text(f"error.{failure.code}", **_readable(params))
-    for number, line in enumerate(words.splitlines()):
+    sentence = text(f"error.{failure.code}", **_readable(params))
+    for number, line in enumerate(sentence.splitlines()):
         yield from _wrapped(line, f"{glyphs()['fail']} " if number == 0 else "    ")
     if failure.title is not None:
         yield from _wrapped(text("status.cause", cause=failure.cause_class), "  ")
-        yield from _wrapped(failure.title, "  ")
+        yield from _wrapped(of_facts(failure.title), "  ")
     if failure.line is not None:
         yield from _wrapped(failure.line, "  | ")
     if failure.fix is not None:
-        yield from _wrapped(text("status.fix", fix=failure.fix), "  ")
+        yield from _wrapped(text("status.fix", fix=of_facts(failure.fix)), "  ")
     if failure.restart_reason:
         yield from _wrapped(text(f"restart.{failure.restart_reason}"), "  ")
 
@@ -126,15 +128,8 @@ def _readable(params: dict[str, str | int | float | bool | None]) -> dict[str, o
 
 
 def _reasons() -> frozenset[str]:
-    from heavylift.cli.text import keys
-
     return frozenset(key for key in keys() if key.startswith("alive."))
 
 
-def _wrapped(words: str, indent: str) -> Iterator[str]:
-    yield from textwrap.wrap(
-        printable(" ".join(words.split())),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=" " * len(indent),
-    )
+def _wrapped(shown: str, indent: str) -> Iterator[str]:
+    return wrap(printable(" ".join(shown.split())), indent, " " * cell_len(indent))
