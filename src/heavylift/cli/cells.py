@@ -11,6 +11,7 @@ WIDTH: Final = 80
 
 # Chinese typesetting: what may not begin a line, and what may not end one.
 _CLOSING: Final = frozenset("，。；：！？、）】》〉」』”’…")
+_FULL_STOPS: Final = frozenset("，。；：！？、）")
 _OPENING: Final = frozenset("（【《〈「『“‘")
 
 
@@ -57,7 +58,8 @@ def wrap(
     later = first if more is None else more
     line, empty, done = first, True, 0
     for spaced, piece in _pieces(words.strip(" ")):
-        gap = " " if spaced and not empty else ""
+        # Between Chinese sentences there is no space.
+        gap = " " if spaced and not empty and line[-1] not in _FULL_STOPS else ""
         if not empty and cell_len(line) + len(gap) + cell_len(piece) > width:
             done += 1
             if done == most:
