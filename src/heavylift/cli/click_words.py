@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from click import formatting
+from rich.cells import cell_len
 
+from heavylift.cli.cells import wrap
 from heavylift.locale import catalogue
 
 AREA: Final = "click"
@@ -20,7 +22,6 @@ AREA: Final = "click"
 _MODULES: Final = ("core", "decorators", "exceptions", "formatting", "parser", "types")
 
 _wrap_text: Final = formatting.wrap_text
-_term_len: Final = formatting.term_len
 
 
 def install() -> None:
@@ -32,7 +33,7 @@ def install() -> None:
             if hasattr(module, function):
                 setattr(module, function, ours)
     formatting.wrap_text = _wrapped
-    formatting.term_len = _cells
+    vars(formatting)["term_len"] = _cells
 
 
 def said(message: str) -> str:
@@ -53,7 +54,6 @@ def _keys() -> dict[str, str]:
 def _cells(words: str) -> int:
     if words.isascii():
         return _term_len(words)
-    from rich.cells import cell_len  # noqa: PLC0415 - English help does without
 
     return cell_len(words)
 
@@ -67,7 +67,6 @@ def _wrapped(
 ) -> str:
     if text.isascii() or "\b" in text:
         return _wrap_text(text, width, initial_indent, subsequent_indent, preserve_paragraphs)
-    from heavylift.cli.cells import wrap  # noqa: PLC0415 - English help does without
 
     paragraphs = text.split("\n\n") if preserve_paragraphs else [text]
     return "\n\n".join(

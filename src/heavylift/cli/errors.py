@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from heavylift.cli.output import JsonSink
-from heavylift.cli.text import keys, printable, refusal, text
+from heavylift.cli.text import keys, of_facts, printable, refusal, text
 from heavylift.errors import Exit, HeavyliftError
 
 
@@ -119,7 +119,10 @@ def show(error: HeavyliftError) -> None:
 
 def sentence(error: HeavyliftError) -> str:
     """The error's text; for a refused layout the reason, for an unknown name the near ones."""
-    params = dict(error.params)
+    params = {
+        name: of_facts(value) if isinstance(value, str) else value
+        for name, value in error.params.items()
+    }
     if "refusal" in params:
         params["why"] = refusal(str(params["refusal"]), params)
     reason_key = f"recipe.why.{params.get('why')}"

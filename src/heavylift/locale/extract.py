@@ -21,7 +21,7 @@ from heavylift.locale import catalogue
 
 FACTS: Final = catalogue.FACTS
 
-_PROSE: Final = frozenset({"title", "note", "fix", "text", "reason"})
+_PROSE: Final = frozenset({"title", "note", "fix", "text", "reason", "caution", "quality"})
 _UNTRANSLATED: Final = frozenset({"sources.toml"})
 """Titles of sources are those of the sources."""
 

@@ -84,7 +84,7 @@ def _price(price: TokenPrice) -> dict[str, str]:
         "input": f"{price.input_usd:g}",
         "cached": f"{price.cached_input_usd:g}",
         "output": f"{price.output_usd:g}",
-        "kind": price.kind,
+        "kind": text(f"kind.{price.kind}"),
         "source": price.source,
         "as_of": price.as_of or "?",
     }
@@ -95,7 +95,7 @@ def _option(decision: Decision, option: OwnOption) -> Iterator[Text | str]:
     for part in option.parts:
         name = text(f"decide.part.{part.id}")
         yield from rows(name, f"{part.usd_per_hour:,.2f}", part.formula)
-        yield f"      {part.kind}, {part.source} {part.as_of}".rstrip()
+        yield f"      {text(f'kind.{part.kind}')}, {part.source} {part.as_of}".rstrip()
     yield row(text("decide.part.staff"), f"{option.staff_usd_per_hour:,.2f}", "USD/h")
     per_million = _money(option.usd_per_million_output)
     yield row(text("decide.per_million"), per_million, text("decide.at_full_use"))
@@ -169,7 +169,7 @@ def _assumptions(decision: Decision) -> Iterator[Text]:
             value=f"{entry.value:g}",
             low=f"{entry.low:g}",
             high=f"{entry.high:g}",
-            kind=entry.kind,
+            kind=text(f"kind.{entry.kind}"),
         )
         for entry in decision.assumptions
     ]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from heavylift.cli.cells import clipped, left, wrap
 from heavylift.cli.output import glyphs
-from heavylift.cli.text import keys, text
+from heavylift.cli.text import keys, of_facts, text
 from heavylift.plan.thumb import beside_weights
 from heavylift.records.plan import (
     EngineChoice,
@@ -60,7 +60,7 @@ def lines(plan: Plan) -> Iterator[Text | str]:
     subject = text(
         "plan.subject",
         title=plan.title,
-        variant=plan.variant_title,
+        variant=of_facts(plan.variant_title),
         rack=_rack(plan.rack),
         engine=plan.engine_title,
         version=plan.engine_version,

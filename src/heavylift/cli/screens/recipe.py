@@ -90,7 +90,7 @@ def _refused(recipe: Recipe) -> Iterator[str]:
             layout=near.layout,
             engine=near.engine,
             verdict=text(f"verdict.{near.verdict}").lower(),
-            status=near.status.value,
+            status=text(f"fix.status.{near.status}"),
         )
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from heavylift.cli.cells import wrap
 from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import wrapped
-from heavylift.cli.text import text
+from heavylift.cli.text import of_facts, text
 from heavylift.records.ranges import Interval
 from heavylift.records.speed import Band, Evidence, Speed, SpeedBasis, SpeedWorkload
 
@@ -30,7 +30,7 @@ def lines(speed: Speed) -> Iterator[Text | str]:
     yield text(
         "plan.subject",
         title=speed.title,
-        variant=speed.variant_title,
+        variant=of_facts(speed.variant_title),
         rack=speed.rack.label.replace("x", " × ", speed.rack.label.count("x")),
         engine=speed.engine_title,
         version=speed.engine_version,
