@@ -52,10 +52,7 @@ def _keys() -> dict[str, str]:
 
 
 def _cells(words: str) -> int:
-    if words.isascii():
-        return _term_len(words)
-
-    return cell_len(words)
+    return cell_len(unstyle(words))
 
 
 def _wrapped(

@@ -89,7 +89,8 @@ def template(key: str) -> str:
 def words(area: str, english: str) -> str:
     """English words that have no key of their own (a note in the facts), in the language in use."""
     language = _language.get()
-    if language == ENGLISH:
+    # In gettext the empty message is the catalogue's own header.
+    if language == ENGLISH or not english:
         return english
     return _translations(language, area).gettext(english)
 
