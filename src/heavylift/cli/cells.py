@@ -7,6 +7,8 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
+__all__ = ["WIDTH", "cell_len", "clipped", "left", "right", "tail", "wrap"]
+
 WIDTH: Final = 80
 
 # Chinese typesetting: what may not begin a line, and what may not end one.

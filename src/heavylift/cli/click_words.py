@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from click import formatting
+from click import formatting, unstyle
 from rich.cells import cell_len
 
 from heavylift.cli.cells import wrap

@@ -68,6 +68,9 @@ _SCREENS: Final = {
     "release_diff": "release_diff",
 }
 
+# Screens with commands to be copied: they fold their prose themselves, and no command.
+_WITH_COMMANDS: Final = frozenset({"recipe", "recipe_explained", "lint", "diagnosis", "walk"})
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -102,6 +105,18 @@ def _harmless(line: Text | str) -> Text:
     return line if isinstance(line, Text) and shown == words else Text(shown)
 
 
+def _folded(line: Text) -> list[Text]:
+    """A line of a screen on lines of 80 cells, the later ones indented more than the first."""
+    if all(cells.cell_len(part) <= WIDTH for part in line.plain.split("\n")):
+        return [line]
+    found: list[Text] = []
+    for part in line.plain.split("\n"):
+        lead = " " * (len(part) - len(part.lstrip(" ")))
+        wrapped = cells.wrap(part, lead, f"{lead}    ", cuts=False)
+        found.extend(Text(each, style=line.style) for each in wrapped)
+    return found
+
+
 class TextSink(Sink):
     """Draws records for a person."""
 
@@ -113,7 +128,9 @@ class TextSink(Sink):
         """Draw one record with the screen of its kind."""
         screen = importlib.import_module(f"heavylift.cli.screens.{_SCREENS[key]}")
         for line in screen.lines(record):
-            self._out.print(_harmless(line))
+            shown = _harmless(line)
+            for part in [shown] if key in _WITH_COMMANDS else _folded(shown):
+                self._out.print(part)
 
     def note(self, key: str, **params: Any) -> None:
         """Write a remark to standard error."""
