@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from heavylift.cli.output import JsonSink
-from heavylift.cli.text import keys, of_facts, printable, refusal, text
+from heavylift.cli.text import keys, labelled, of_facts, printable, refusal, text
 from heavylift.errors import Exit, HeavyliftError
 
 
@@ -114,7 +114,7 @@ def show(error: HeavyliftError) -> None:
         problem = text(f"defect.{defect.problem}", detail=defect.detail)
         click.echo(f"  {printable(defect.path)}: {problem}", err=True)
     if error.hint_command:
-        click.echo(f"\n{text('hint')}: {printable(error.hint_command)}", err=True)
+        click.echo(f"\n{labelled('hint', error.hint_command)}", err=True)
 
 
 def sentence(error: HeavyliftError) -> str:

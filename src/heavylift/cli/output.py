@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from heavylift.cli import cells
-from heavylift.cli.text import printable, text
+from heavylift.cli.text import labelled, printable, text
 from heavylift.records.sink import Sink
 
 WIDTH: Final = cells.WIDTH
@@ -142,7 +142,7 @@ class TextSink(Sink):
 
     def next_command(self, command: str) -> None:
         """Write the next command as the last line of the result."""
-        self._out.print(_harmless(f"{text('next')}: {command}"))
+        self._out.print(_harmless(labelled("next", command)))
 
 
 class JsonSink(Sink):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from heavylift.locale.catalogue import FACTS, keys, template, words
 
-__all__ = ["keys", "of_facts", "printable", "refusal", "text", "words"]
+__all__ = ["keys", "labelled", "listed", "of_facts", "printable", "refusal", "text", "words"]
 
 
 def text(key: str, /, **params: Any) -> str:
@@ -19,6 +21,18 @@ def text(key: str, /, **params: Any) -> str:
     if not params:
         return found.replace("{{", "{").replace("}}", "}")
     return found.format(**{name: _made_safe(value) for name, value in params.items()})
+
+
+def listed(words: Sequence[str], key: str = "list.words") -> str:
+    """Words or clauses one after the other, parted as the language parts them."""
+    if not words:
+        return ""
+    return functools.reduce(lambda first, rest: text(key, first=first, rest=rest), words)
+
+
+def labelled(key: str, words: str) -> str:
+    """Words after the name of what they are."""
+    return text("label", name=text(key), words=words)
 
 
 def of_facts(english: str) -> str:

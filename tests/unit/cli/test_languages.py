@@ -43,6 +43,11 @@ from heavylift.verify.records import CheckResult, Profile, Verification
 from heavylift.verify.records import Status as CheckStatus
 
 Run = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+README_PLAN = (
+    *("plan", "kimi-k3", "--on", "8xMI355X", "--engine", "atom"),
+    *("--context", "1M", "--text-only"),
+)
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 # --- records -------------------------------------------------------------------------------------
@@ -325,6 +330,19 @@ def test_doctor_is_80_cells_wide(language: str, run: Run, tmp_path: Path) -> Non
         )
     )
     _is_80_wide(run("doctor", "--from", str(snapshot), "-v").out, language)
+
+
+@pytest.mark.parametrize(
+    ("file", "spoken"), [("README.md", "en"), ("README.zh-Hans.md", "zh_Hans")]
+)
+def test_the_plan_of_a_readme_is_what_the_command_prints(file: str, spoken: str, run: Run) -> None:
+    """A screen in a README is shown as it is today."""
+    catalogue.use(spoken)
+    try:
+        printed = run(*README_PLAN).out
+    finally:
+        catalogue.use(catalogue.ENGLISH)
+    assert printed in (ROOT / file).read_text("utf-8")
 
 
 # --- columns -------------------------------------------------------------------------------------

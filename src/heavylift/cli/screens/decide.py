@@ -9,7 +9,7 @@ from rich.text import Text
 
 from heavylift.cli.screens.plan import wrapped
 from heavylift.cli.screens.speed import band, basis, number, row, rows, seconds, workload
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, text
 from heavylift.records.decision import Decision, DecisionVerdict, Flip, OwnOption, TokenPrice
 from heavylift.records.speed import Band
 
@@ -162,7 +162,7 @@ def _amount(name: str, value: float) -> str:
 
 
 def _assumptions(decision: Decision) -> Iterator[Text]:
-    listed = [
+    shown = [
         text(
             "decide.assumption",
             name=entry.id,
@@ -173,4 +173,6 @@ def _assumptions(decision: Decision) -> Iterator[Text]:
         )
         for entry in decision.assumptions
     ]
-    yield from wrapped(text("decide.assumptions", listed="; ".join(listed)), "  ", style="dim")
+    yield from wrapped(
+        text("decide.assumptions", listed=listed(shown, "list.clauses")), "  ", style="dim"
+    )

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from heavylift.cli.cells import wrap
 from heavylift.cli.output import glyphs
-from heavylift.cli.text import of_facts, printable, text
+from heavylift.cli.text import labelled, of_facts, printable, text
 from heavylift.records.diagnosis import Cause, Diagnosis, Evidence, PlanAnswer
 from heavylift.units import GIB
 
@@ -70,11 +70,11 @@ def _cause(number: int, cause: Cause, *, several: bool) -> Iterator[str]:
     yield from _quoted(cause.evidence, several=several)
     if cause.numbers:
         numbers = ", ".join(f"{name} {value:,g}" for name, value in cause.numbers.items())
-        yield from _wrapped(f"{text('diagnose.numbers')}: {numbers}", "   ")
-    yield from _wrapped(f"{text('diagnose.fix')}: {of_facts(cause.fix)}", "   ")
-    yield f"   {text('diagnose.source')}: {cause.source}"
+        yield from _wrapped(labelled("diagnose.numbers", numbers), "   ")
+    yield from _wrapped(labelled("diagnose.fix", of_facts(cause.fix)), "   ")
+    yield f"   {labelled('diagnose.source', cause.source)}"
     if cause.next_command is not None:
-        yield f"   {text('diagnose.command')}: {cause.next_command}"
+        yield f"   {labelled('diagnose.command', cause.next_command)}"
     yield ""
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from heavylift.cli.cells import left, wrap
 from heavylift.cli.doctor import GROUPS, ShownFinding, ShownReport
 from heavylift.cli.output import WIDTH, glyphs
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, text
 
 _STYLE: Final = {
     "ok": "green",
@@ -125,7 +125,7 @@ def _unknown(chosen: list[ShownFinding], *, several: bool) -> Iterator[Text | st
         glyph = f"{glyphs()['unknown']} {left(word, 8)}"
         yield Text.assemble("  ", (glyph, _STYLE["unknown"]), head)
         if len(titles) > 1:
-            yield from _wrapped(", ".join(titles))
+            yield from _wrapped(listed(titles))
         yield from _wrapped(reason)
 
 

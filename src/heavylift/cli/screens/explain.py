@@ -11,7 +11,7 @@ from heavylift.cli.cells import left, tail
 from heavylift.cli.explain import Explanation
 from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import interval, status, wrapped
-from heavylift.cli.text import of_facts, refusal, text
+from heavylift.cli.text import labelled, of_facts, refusal, text
 from heavylift.records.plan import Part, Rejected, Segment, Term
 from heavylift.units import format_bytes, format_gib
 
@@ -56,10 +56,10 @@ def _term(term: Term) -> Iterator[str]:
     if term.bytes.high is None:
         yield f"  {text('explain.unknown_high')}"
     if term.formula:
-        yield f"  {text('explain.formula')}: {term.formula}"
+        yield f"  {labelled('explain.formula', term.formula)}"
     if term.note:
-        yield f"  {text('explain.note')}: {of_facts(term.note)}"
-    yield f"  {text('explain.source')}: {term.source}"
+        yield f"  {labelled('explain.note', of_facts(term.note))}"
+    yield f"  {labelled('explain.source', term.source)}"
     if term.segment == Segment.WEIGHTS:
         yield from _weights(term.parts)
     else:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from heavylift.cli.screens.plan import wrapped
 from heavylift.cli.screens.speed import band, basis, number, row, workload
-from heavylift.cli.text import of_facts, text
+from heavylift.cli.text import listed, of_facts, text
 from heavylift.records.prefill_decode import Pool, PrefillDecode, SplitVerdict
 from heavylift.records.speed import Band
 
@@ -98,4 +98,4 @@ def _depends(answer: PrefillDecode) -> Iterator[Text]:
         text(f"pd.depends.{note.code}", verdict=text(f"pd.word.{note.params['verdict']}"))
         for note in answer.depends_on
     ]
-    yield from wrapped(text("pd.depends", listed="; ".join(turned)), "  ")
+    yield from wrapped(text("pd.depends", listed=listed(turned, "list.clauses")), "  ")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from heavylift.cli.cells import clipped, left, wrap
 from heavylift.cli.output import glyphs
-from heavylift.cli.text import keys, of_facts, text
+from heavylift.cli.text import keys, listed, of_facts, text
 from heavylift.plan.thumb import beside_weights
 from heavylift.records.plan import (
     EngineChoice,
@@ -398,9 +398,11 @@ def wrapped(words: str, indent: str, *, style: str = "") -> Iterator[Text]:
 def _defaults(plan: Plan) -> Iterator[Text]:
     if not plan.defaults:
         return
-    listed = [
+    shown = [
         text("plan.default", name=entry.name, value=entry.value, source=entry.source)
         for entry in plan.defaults
     ]
     yield Text("")
-    yield from wrapped(text("plan.defaults", listed="; ".join(listed)), "  ", style="dim")
+    yield from wrapped(
+        text("plan.defaults", listed=listed(shown, "list.clauses")), "  ", style="dim"
+    )

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.plan import wrapped
-from heavylift.cli.text import of_facts, text
+from heavylift.cli.text import listed, of_facts, text
 from heavylift.records.variants import Holds, VariantRow, VariantTable
 from heavylift.units import format_gb, format_gib, format_tokens
 
@@ -68,7 +68,7 @@ def _answer(table: VariantTable) -> Iterator[Text | str]:
     if speed:
         yield from wrapped(f"  {speed}", "    ")
     if len(table.choices) > 1:
-        others = ", ".join(of_facts(rows[name].title) for name in table.choices[1:4])
+        others = listed([of_facts(rows[name].title) for name in table.choices[1:4]])
         yield from wrapped(text("variants.else", others=others), "  ")
     yield ""
 
@@ -133,7 +133,7 @@ def _against(row: VariantRow) -> str:
         said.append(text("variants.unusable"))
     if row.caution is not None:
         said.append(of_facts(row.caution))
-    return "! " + "; ".join(said) if said else ""
+    return f"! {listed(said, 'list.clauses')}" if said else ""
 
 
 def _smallest(row: VariantRow) -> str:
