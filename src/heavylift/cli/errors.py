@@ -102,7 +102,12 @@ def _failure(error: Exception, arguments: list[str]) -> HeavyliftError:
         return HeavyliftError("USE000", {"detail": error.format_message()})
     if isinstance(error, OSError) and error.errno is not None:
         return HeavyliftError("ENV001", {"reason": error.strerror or str(error)})
-    named = next((word for word in arguments if not word.startswith("-")), "COMMAND")
+    words = [
+        word
+        for before, word in zip(["", *arguments], arguments, strict=False)
+        if before != "--lang" and not word.startswith("-")
+    ]
+    named = next(iter(words), "COMMAND")
     told = {"kind": type(error).__name__, "reason": str(error)[:200], "command": named}
     return HeavyliftError("INT001", told)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,12 +60,15 @@ class _Words(str):
         if spec == "lines":
             return "".join(f"\n  {printable(line)}" for line in self.splitlines())
         shown = printable(str(self))
-        if not spec or shown.isascii():
+        asked = re.fullmatch(r"([<>]?)(\d+)(?:\.(\d+))?s?", spec)
+        if asked is None or shown.isascii():
             return format(shown, spec)
-        # A width in a catalogue is meant in cells.
-        from heavylift.cli.cells import left, right
+        # Widths in a catalogue are meant in cells.
+        from heavylift.cli import cells
 
-        return (right if spec[0] == ">" else left)(shown, int(spec.lstrip("<>s") or 0))
+        side, width, most = asked.groups()
+        kept = shown if most is None else cells.clipped(shown, int(most))
+        return (cells.right if side == ">" else cells.left)(kept, int(width))
 
 
 def _made_safe(value: Any) -> Any:
