@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from heavylift.cli.output import JsonSink
+from heavylift.cli.output import JsonSink, wording
 from heavylift.cli.text import keys, labelled, of_facts, printable, refusal, text
 from heavylift.errors import Exit, HeavyliftError
 
@@ -71,10 +71,12 @@ def _wants_json(arguments: list[str]) -> bool:
 
 def document(error: HeavyliftError, status: int) -> str:
     """An error as the one JSON object that a program gets in place of a result."""
+    with wording(as_json=True):
+        message = sentence(error)
     fields = {
         "code": error.code,
         "params": error.params,
-        "message": sentence(error),
+        "message": message,
         "hint_command": error.hint_command,
         "exit_status": int(status),
     }

@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 import click
@@ -21,6 +22,7 @@ from rich.text import Text
 
 from heavylift.cli import cells
 from heavylift.cli.text import labelled, printable, text
+from heavylift.locale import catalogue
 from heavylift.records.sink import Sink
 
 WIDTH: Final = cells.WIDTH
@@ -172,6 +174,11 @@ class JsonSink(Sink):
 def sink(as_json: bool) -> Sink:
     """The sink a command writes to."""
     return JsonSink() if as_json else TextSink()
+
+
+def wording(as_json: bool) -> AbstractContextManager[None]:
+    """Inside the block words of a record are made: those of a JSON document are English."""
+    return catalogue.spoken(catalogue.ENGLISH if as_json else catalogue.current())
 
 
 def json_option(function: F) -> F:

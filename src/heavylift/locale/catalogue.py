@@ -11,7 +11,8 @@ import functools
 import gettext
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -70,6 +71,16 @@ def use(language: str) -> None:
     if language not in LANGUAGES:
         raise ValueError(language)
     _language.set(language)
+
+
+@contextmanager
+def spoken(language: str) -> Iterator[None]:
+    """Speak this language inside the block."""
+    before = _language.set(language)
+    try:
+        yield
+    finally:
+        _language.reset(before)
 
 
 def current() -> str:

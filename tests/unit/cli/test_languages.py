@@ -345,6 +345,18 @@ def test_the_plan_of_a_readme_is_what_the_command_prints(file: str, spoken: str,
     assert printed in (ROOT / file).read_text("utf-8")
 
 
+def test_json_is_the_same_in_every_language(language: str, run: Run, tmp_path: Path) -> None:
+    """Programs read it: neither a record nor an error is translated."""
+    command = tmp_path / "serve.sh"
+    command.write_text("vllm serve moonshotai/Kimi-K3\n")
+    shown = (
+        run("lint", str(command), "--json").out
+        + run("plan", "no-such", "--on", "8xB300", "--json").out
+    )
+    assert not CHINESE.search(shown)
+    assert catalogue.current() == language
+
+
 # --- columns -------------------------------------------------------------------------------------
 
 
