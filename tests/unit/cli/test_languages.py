@@ -248,7 +248,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "variants": ("variants", "kimi-k3", "--have", "512GB-mac"),
     "speed": ("speed", "kimi-k3", "--on", "8xMI355X"),
     "pd": ("pd", "kimi-k3", "--on", "8xB300", "--tpot", "50ms"),
-    "decide": ("decide", "kimi-k3", "--on", "8xB300"),
+    "decide": ("decide", "kimi-k3", "--on", "8xB300", "--rent", "3"),
     "recipe": ("recipe", "kimi-k3", "--on", "8xMI355X"),
     "recipe-refused": ("recipe", "kimi-k3", "--on", "8xH200"),
     "walk": ("diagnose", "--symptom", "slow"),
