@@ -47,10 +47,10 @@ def _finding(finding: ShownFinding) -> Iterator[str]:
     yield from _wrapped(finding.message)
     yield from _wrapped(text("lint.finding.fix", fix=finding.fix))
     if finding.source and finding.severity is not Severity.INFO:
-        as_of = finding.as_of or ""
-        yield from _wrapped(
-            text("lint.finding.source", source=finding.source, as_of=as_of).rstrip(", ")
-        )
+        source = finding.source
+        if finding.as_of:
+            source = text("lint.finding.source", source=source, as_of=finding.as_of)
+        yield from _wrapped(source)
 
 
 def _wrapped(words: str) -> Iterator[str]:
