@@ -4,8 +4,8 @@ An error names a code and its parameters and holds no prose: text is made at the
 catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `INT` our own, `FACT`
 facts, `CKPT` checkpoints, `HUB` hubs of models, `PLAN`, `REC` recipes, `LINT` commands found
 elsewhere, `PRE` preflight, `RUN` launch, `OPS` deployments, `VER` verification, `BAT` batches, `GW`
-the gateway, `ENV` this machine, `WIRE` the protocol and its servers, `STA` stored state, `DEV`
-scripted engines, `DIA` diagnosis.
+the gateway, `OBS` watching, `ENV` this machine, `WIRE` the protocol and its servers, `STA` stored
+state, `DEV` scripted engines, `DIA` diagnosis.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _EXIT_BY_STAGE: Final = {
     "VER": Exit.NEGATIVE,
     "BAT": Exit.INPUT,
     "GW": Exit.ENVIRONMENT,
+    "OBS": Exit.INPUT,
     "WIRE": Exit.ENGINE,
     "STA": Exit.ENVIRONMENT,
     "DEV": Exit.INPUT,

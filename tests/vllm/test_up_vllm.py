@@ -20,14 +20,17 @@ from tests.e2e.deployments import Field, field_of_deployments, free_port, kill
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.operate import truth
+from heavylift.operate import truth, watching
 from heavylift.planning import Planning
 from heavylift.records.deployment import Alive, Phase, RunState, Supervision
 from heavylift.records.launch import LaunchSpec, RankSpec
 from heavylift.records.plan import Plan, PlanRequest
+from heavylift.records.watch import EngineNow, Sight
 from heavylift.state.deployments import deployments_path, open_deployments
 from heavylift.telemetry.engine_log import EngineWords, read
 from heavylift.units import GIB
+from heavylift.wire.client import Endpoint, ask
+from heavylift.wire.reply import ChatRequest
 
 pytestmark = [
     pytest.mark.e2e,
@@ -193,6 +196,27 @@ def test_a_killed_worker_is_noticed_and_nothing_of_it_stays(
     again = deployed.until(lambda now: now.ready and now.attempt == 2, wait_s=START_S)
     assert again.pid != first
     assert not set(family) & set(deployed.everything())
+
+
+def test_its_metrics_go_by_the_names_that_are_known(deployed: Field, tmp_path: Path) -> None:
+    """Queue, cache, counters, times: every figure that a look has of an engine is told."""
+    run = started(deployed, tmp_path, "smollm2")
+    watch = watching.Watching(watching.find("d"))
+    before = watch.look().engine
+    assert run.url is not None
+    endpoint = Endpoint.parse(run.url, watch.target.key)
+    message = ({"role": "user", "content": "Describe a harbour in the morning."},)
+    for _ in range(3):
+        ask(endpoint, ChatRequest(model="m", messages=message, max_tokens=16))
+    after = watch.look().engine
+    assert after.sight is Sight.SEEN
+    untold = [name for name in EngineNow.__slots__ if getattr(after, name) is None]
+    assert untold == []
+    # The supervisor asks for a few words of its own meanwhile.
+    assert (after.generation_tokens or 0) - (before.generation_tokens or 0) >= 48
+    assert after.ttft is not None
+    assert after.ttft.basis == "window"
+    assert after.ttft.count >= 3
 
 
 def test_no_key_is_in_arguments_or_logs(deployed: Field, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from heavylift.batch.audit import audit
 from heavylift.batch.outputs import Ledger, explained, rewrite, step_into_line, write_failed
 from heavylift.batch.records import Audit, Ended, Progress, Settings, Shape, State, Status
 from heavylift.batch.store import CANCELLED, JOURNAL, Journal, open_journal
-from heavylift.batch.worker import LIMIT, Row, Worker
+from heavylift.batch.worker import LIMIT, MemoryOf, Row, Worker
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.state.db import writer_lock
@@ -66,6 +66,7 @@ class Run:
     settings: Settings
     key: str | None = None
     on_progress: Callable[[Progress], None] | None = None
+    memory_of: MemoryOf | None = None
     make_ledger: Callable[[Path, Journal], Ledger] = Ledger
     worker: Worker | None = None
     _began_at: float = field(default_factory=time.monotonic)
@@ -102,6 +103,7 @@ class Run:
                 key=self.key,
                 checks=_checks(self.journal.get("shape", Shape)),
                 on_progress=self.on_progress,
+                memory_of=self.memory_of,
             )
             stopped = await self.worker.run()
             if stopped is None:
@@ -153,6 +155,7 @@ def run_whole(
     signals: Sequence[int] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_wait: Callable[[], None] = lambda: None,
+    memory_of: MemoryOf | None = None,
 ) -> Ended:
     """A batch folder from its input to its audit: take in, check, send, close. No source: what the
     folder already holds. A folder into which nothing was ever taken does not stay.
@@ -165,7 +168,9 @@ def run_whole(
             if source is not None:
                 intake.take_in(folder, journal, source)
             journal.put(settings=settings)
-            batch = Run(folder, journal, settings, key=key, on_progress=on_progress)
+            batch = Run(
+                folder, journal, settings, key=key, on_progress=on_progress, memory_of=memory_of
+            )
             if journal.counts().left and asyncio.run(intake.all_silent(settings, key, on_wait)):
                 return batch.give_up(Failure.TIMEOUT_FIRST_BYTE)
             intake.check_lengths(folder, journal, settings, key=key, path=path)

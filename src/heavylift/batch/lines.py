@@ -144,10 +144,13 @@ class _LogLine(msgspec.Struct, omit_defaults=True):
     failures: list[str] | None = None
     error: str | None = None
     kv_use_ratio: float | None = None
+    gpu_memory_bytes: tuple[int, ...] | None = None
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the log says of a row beside its name and latency."""
+    """What the log says of a row beside its name and latency. `gpu_memory_bytes`: in use on each
+    GPU of the deployment of ours that serves the endpoint, by number.
+    """
 
     line: int
     status: str
@@ -162,6 +165,7 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failures: tuple[str, ...] = ()
     error: ErrorBody | None = None
     kv_use_ratio: float | None = None
+    gpu_memory_bytes: tuple[int, ...] | None = None
 
 
 def log_line(custom_id: str, entry: LogEntry, latency: Latency | None) -> bytes:
@@ -188,6 +192,7 @@ def log_line(custom_id: str, entry: LogEntry, latency: Latency | None) -> bytes:
                 failures=list(entry.failures) or None,
                 error=None if entry.error is None else entry.error.message[:500],
                 kv_use_ratio=_rounded(entry.kv_use_ratio),
+                gpu_memory_bytes=entry.gpu_memory_bytes,
             )
         )
         + b"\n"

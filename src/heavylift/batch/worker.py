@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -41,6 +41,7 @@ _GROUP_S: Final = 0.1
 _IDLE_S: Final = 0.5
 """How often the worker looks up when nothing happens: cancellation, limits, patience."""
 _METRICS_S: Final = 2.0
+_MEMORY_S: Final = 5.0
 _HEALTH_S: Final = 10.0
 _HEALTH_BASE_S: Final = 0.5
 _HEALTH_CAP_S: Final = 30.0
@@ -50,6 +51,10 @@ _MILLION: Final = 1e6
 
 Random = Callable[[], float]
 OnProgress = Callable[[Progress], None]
+AskMemory = Callable[[], Awaitable[tuple[int, ...] | None]]
+"""Asks for the memory in use on each GPU behind an endpoint, in bytes; None = nobody tells."""
+MemoryOf = Callable[[str], AskMemory | None]
+"""The way to ask about an endpoint by its address; None where there is none."""
 
 
 class Row:
@@ -94,6 +99,8 @@ class Lane:
     slots: int = 0
     in_flight: int = 0
     kv_use_ratio: float | None = None
+    ask_memory: AskMemory | None = None
+    gpu_memory_bytes: tuple[int, ...] | None = None
     asking: asyncio.Task[None] | None = None
     """Asks a broken endpoint how it is."""
 
@@ -115,6 +122,7 @@ class Worker:
         key: str | None = None,
         checks: Callable[[Row], schema.Check | None] | None = None,
         on_progress: OnProgress | None = None,
+        memory_of: MemoryOf | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         chance: Random = random.random,
@@ -125,6 +133,7 @@ class Worker:
         self._key = key
         self._checks = checks
         self._on_progress = on_progress
+        self._memory_of = memory_of
         self._clock = clock
         self._wall_clock = wall_clock
         self._chance = chance
@@ -159,7 +168,11 @@ class Worker:
         async with AsyncExitStack() as stack:
             for url in self._settings.endpoints:
                 await self._open_lane(stack, url)
-            helpers = [asyncio.create_task(self._watch(lane)) for lane in self._lanes]
+            helpers = [
+                asyncio.create_task(watch(lane))
+                for lane in self._lanes
+                for watch in (self._watch, self._watch_memory)
+            ]
             try:
                 with ThreadPoolExecutor(1, "ledger") as thread:
                     await self._keep_ledger(thread)
@@ -197,7 +210,8 @@ class Worker:
         await stack.enter_async_context(client)
         ceiling = self._settings.concurrency
         limiter = policy.pinned(ceiling) if self._settings.pinned else policy.adaptive(ceiling)
-        self._lanes.append(Lane(client=client, limiter=limiter))
+        ask_memory = None if self._memory_of is None else self._memory_of(url)
+        self._lanes.append(Lane(client=client, limiter=limiter, ask_memory=ask_memory))
 
     async def _end_tasks(self, helpers: list[asyncio.Task[None]]) -> None:
         for _, timer in self._resting.values():
@@ -580,6 +594,7 @@ class Worker:
                 failures=tuple(row.failures),
                 error=error,
                 kv_use_ratio=lane.kv_use_ratio,
+                gpu_memory_bytes=lane.gpu_memory_bytes,
             ),
             reply.latency,
         )
@@ -634,3 +649,13 @@ class Worker:
             lane.limiter = policy.queued(
                 lane.limiter, running=queue.running, waiting=queue.waiting, now=self._clock()
             )
+
+    async def _watch_memory(self, lane: Lane) -> None:
+        """Look at the memory of the GPUs behind a lane, where somebody knows how."""
+        if lane.ask_memory is None:
+            return
+        while True:
+            lane.gpu_memory_bytes = await lane.ask_memory()
+            if lane.gpu_memory_bytes is None:
+                return
+            await asyncio.sleep(_MEMORY_S)

@@ -27,8 +27,9 @@ from heavylift.bench.records import Figures, Forecast, Found, Load, LoadKind, Re
 from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
 from heavylift.records.served_model import ServedModel
+from heavylift.telemetry.collect_gpus import Command
 from heavylift.telemetry.engine_queue import MetricNames
-from heavylift.telemetry.gpu_watch import Command, GpuWatch
+from heavylift.telemetry.gpu_watch import GpuWatch
 from heavylift.wire.client import Client, Endpoint, Identity, Limits, unanswered
 
 if TYPE_CHECKING:  # the planner is loaded only where a plan is given: a benchmark starts at once

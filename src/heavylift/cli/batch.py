@@ -26,6 +26,7 @@ from heavylift.errors import Exit, HeavyliftError
 
 if TYPE_CHECKING:
     from heavylift.batch.intake import InputError, Source
+    from heavylift.batch.worker import MemoryOf
     from heavylift.records.sink import Sink
 
 _SHOW_EVERY_S: Final = 5.0
@@ -228,10 +229,22 @@ def _run(
             signals=(signal.SIGTERM, signal.SIGINT),
             on_progress=None if quiet else _progress(shown),
             on_wait=waiting,
+            memory_of=_memory_of(),
         )
     except intake.InputError as error:
         _list_defects(shown, error)
         raise
+
+
+def _memory_of() -> MemoryOf | None:
+    """Asks for the GPUs of deployments of ours, where there are any."""
+    from heavylift.state.deployments import deployments_path
+
+    if not deployments_path().exists():
+        return None
+    from heavylift.operate.watching import gpu_memory
+
+    return gpu_memory
 
 
 def _tell(shown: Sink, ended: Ended, max_failed: int | None) -> int:

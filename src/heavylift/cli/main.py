@@ -42,6 +42,8 @@ COMMANDS: Final = {
     "bundle": "bundle",
     "verify": "verify",
     "bench": "bench",
+    "top": "top",
+    "metrics": "metrics",
     "quality": "quality",
     "batch": "batch",
     "gateway": "gateway",

@@ -65,6 +65,8 @@ _SCREENS: Final = {
     "recipe_explained": "recipe_explained",
     "recipe_diff": "recipe_diff",
     "status": "status",
+    "top": "top",
+    "history": "history",
     "status_report": "status_report",
     "releases": "releases",
     "release_diff": "release_diff",
@@ -117,6 +119,17 @@ def _folded(line: Text) -> list[Text]:
         wrapped = cells.wrap(part, lead, f"{lead}    ", cuts=False)
         found.extend(Text(each, style=line.style) for each in wrapped)
     return found
+
+
+def terminal() -> Console:
+    """The console of a screen that is drawn again and again."""
+    return _console(sys.stdout)
+
+
+def drawn(key: str, record: Any) -> Text:
+    """The screen of a record as one text, to be drawn over the one before."""
+    screen = importlib.import_module(f"heavylift.cli.screens.{_SCREENS[key]}")
+    return Text("\n").join(map(_harmless, screen.lines(record)))
 
 
 class TextSink(Sink):

@@ -38,6 +38,7 @@ from heavylift.devserver.render import (
 from heavylift.devserver.responses import PATH as RESPONSES_PATH
 from heavylift.devserver.responses import ResponsesDialect, as_chat
 from heavylift.devserver.scenario import Defect, Fault, FaultKind, Scenario, Then
+from heavylift.devserver.tally import Tally
 from heavylift.wire.failures import UNDECODABLE
 
 HOST: Final = "127.0.0.1"
@@ -109,6 +110,7 @@ class ScriptedServer:
         self._transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
         self._lost_slots = 0
         self._frozen_page: str | None = None
+        self._tally = Tally()
         self._steps = 0.0
         self._stepped_at: float | None = None
         self._previous: Asked | None = None
@@ -258,6 +260,9 @@ class ScriptedServer:
             "# TYPE scripted_requests_running gauge",
             f"scripted_requests_running {self.open_chats}",
             f"scripted_requests_total {len(self.records)}",
+            f"scripted_prompt_tokens_total {self._tally.prompt_tokens}",
+            f"scripted_generation_tokens_total {self._tally.events}",
+            *self._tally.first_tokens(),
         ]
         if self.scenario.server.kv_use_ratio is not None:
             lines.append(f"scripted_kv_use_ratio {self.scenario.server.kv_use_ratio}")
@@ -300,6 +305,7 @@ class ScriptedServer:
         finally:
             self._count_steps()
             self.open_chats -= 1
+            self._tally.add(record.prompt_tokens, record.came_at, record.sends)
             self._stepped_at = self._stepped_at if self.open_chats else None
 
     async def _answer(

@@ -9,7 +9,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -99,10 +99,8 @@ class Attempt:
         self._readers = [LogReader(words) for _ in ranks]
         self._read_to = [0 for _ in ranks]
         self._effort = (-1.0, processes.Effort())
-        self._serving = next(
-            (number for number, rank in enumerate(ranks) if rank.serves or _API in rank.ports), 0
-        )
-        self.key = _key(ranks[self._serving], secrets)
+        self._serving = serving_rank(ranks)
+        self.key = key_of(ranks[self._serving], secrets)
         self.model = spec.served_name or spec.model
 
     # --- start and end ---------------------------------------------------------------------------
@@ -326,7 +324,13 @@ class Attempt:
         return Endpoint.parse(self.address() or "", self.key or None)
 
 
-def _key(rank: RankSpec, secrets: Mapping[str, str]) -> str:
+def serving_rank(ranks: Sequence[RankSpec]) -> int:
+    """The place of the rank that answers HTTP."""
+    found = (number for number, rank in enumerate(ranks) if rank.serves or _API in rank.ports)
+    return next(found, 0)
+
+
+def key_of(rank: RankSpec, secrets: Mapping[str, str]) -> str:
     """The key clients need: the secret that the serving rank has under a name of such."""
     for variable, name in rank.secrets.items():
         if "API_KEY" in variable.upper() or "api-key" in name:

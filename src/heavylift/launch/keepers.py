@@ -23,7 +23,7 @@ from heavylift.records.launch import RankSpec
 KEEPER: Final = Path(__file__).with_name("keeper.py")
 _POLL_S: Final = 0.02
 _KEEPER_END_S: Final = 15.0
-_SSH_OPTIONS: Final = (
+SSH_OPTIONS: Final = (
     "-T",
     "-oBatchMode=yes",
     "-oServerAliveInterval=5",
@@ -67,7 +67,7 @@ class Kept:
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         argv: tuple[str, ...] = (sys.executable, "-I", "-S", str(KEEPER))
         if self._ssh is not None:
-            argv = (*self._ssh, *_SSH_OPTIONS, "--", self.rank.host, _REMOTE)
+            argv = (*self._ssh, *SSH_OPTIONS, "--", self.rank.host, _REMOTE)
         own = {processes.RUN_VARIABLE: run_id}
         try:
             keeper = subprocess.Popen(  # noqa: S603 - constants, and a host of the recipe

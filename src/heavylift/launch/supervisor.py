@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
-from heavylift.launch import cards, processes
+from heavylift.launch import processes
 from heavylift.launch.attempt import Attempt
 from heavylift.launch.background import Background
 from heavylift.launch.liveness import Judgement, Liveness, Look, Probe
@@ -35,6 +35,7 @@ from heavylift.records.deployment import (
 from heavylift.records.finding import Finding, Severity
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import Plan
+from heavylift.telemetry import collect_gpus
 from heavylift.telemetry.engine_log import EngineWords
 from heavylift.telemetry.engine_queue import MetricNames
 
@@ -92,7 +93,8 @@ class Hooks:
     """What other stages do for a deployment. Each may raise `HeavyliftError`: then it said nothing.
 
     `explain` completes a failure from the logs; `prove` verifies (None = nobody wants that), in a
-    thread of its own; `measure` reads the memory; `save` keeps a run; `judged` keeps a verdict.
+    thread of its own; `measure` reads the memory; `save` keeps a run; `judged` keeps a verdict;
+    `watch` is given the engine's metrics page (None = it has none) at every look, in a thread.
     """
 
     explain: Callable[[Failure, tuple[Path, ...]], Failure]
@@ -100,6 +102,7 @@ class Hooks:
     save: Callable[[RunState], None]
     judged: Callable[[RunState, Proof], None]
     prove: Callable[[Ready], Proof] | None = None
+    watch: Callable[[Ready, str | None], None] | None = None
 
 
 @dataclass(slots=True)
@@ -357,6 +360,7 @@ class Supervisor:
         proof = None if prove is None else Background(lambda: prove(ready))
         words: Background[str | None] | None = Background(attempt.first_words)
         look_at = 0.0
+        watched: Background[None] | None = None
         while True:
             self._check_stop()
             attempt.look()
@@ -370,7 +374,17 @@ class Supervisor:
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + self._job.rules.look_s
                 self._judge(watch.judgement(), attempt)
+                watched = self._watched(watched, ready, watch.page)
             time.sleep(_TICK_S)
+
+    def _watched(
+        self, before: Background[None] | None, ready: Ready, page: str | None
+    ) -> Background[None] | None:
+        """A look for whoever keeps them, unless the one before is not over."""
+        look = self._hooks.watch
+        if look is None or (before is not None and not before.is_done):
+            return before
+        return Background(lambda: look(ready, page))
 
     def _judge(self, judgement: Judgement, attempt: Attempt) -> None:
         if (judgement.alive, judgement.reason) != (
@@ -452,6 +466,11 @@ class _Watch:
         self._cards: Background[bool | None] | None = None
         self._cards_idle: bool | None = None
 
+    @property
+    def page(self) -> str | None:
+        """The engine's metrics at the last look; None = it has none, or did not answer."""
+        return self._last_page
+
     def judgement(self) -> Judgement:
         """The word on the engine now; begins what the next look needs."""
         if self._page is None or self._page.is_done:
@@ -486,11 +505,11 @@ class _Watch:
         if now_s <= then_s or not self._attempt.is_seen_whole:
             return None
         is_idle = cpu_s - used_s < _IDLE_SHARE * (now_s - then_s)
-        if not is_idle or not cards.are_there():
+        if not is_idle or not collect_gpus.are_there():
             return is_idle
         if self._cards is None or self._cards.is_done:
             self._cards_idle = None if self._cards is None else self._cards.result()
-            self._cards = Background(cards.are_idle)
+            self._cards = Background(collect_gpus.are_idle)
         return self._cards_idle
 
 

@@ -15,6 +15,7 @@ from heavylift.launch.keeper import PR_SET_CHILD_SUBREAPER
 from heavylift.launch.supervisor import Hooks, Job, Measured, Proof, Ready, Supervisor, new_run
 from heavylift.operate import memory, recipes, secret_file, truth
 from heavylift.operate.explain import Explaining
+from heavylift.operate.keeping import Keeping
 from heavylift.operate.operations import UP
 from heavylift.operate.proof import Proving
 from heavylift.records.deployment import Deployment, Failure, RunState
@@ -98,6 +99,7 @@ class _Supervising:
             save=self._store.save_run,
             judged=self._judged,
             prove=proving.prove if self._deployment.verify else None,
+            watch=Keeping(self._deployment.name).keep,
         )
 
     def _explain(self, failure: Failure, logs: tuple[Path, ...]) -> Failure:

@@ -21,10 +21,12 @@ from heavylift.records.receipt import Receipt
 from heavylift.records.recipe import LaunchDiff, Recipe
 from heavylift.records.release import Release
 from heavylift.records.search import Searched
+from heavylift.records.series import History
 from heavylift.records.simulation import Simulation
 from heavylift.records.snapshot import Snapshot
 from heavylift.records.speed import Speed
 from heavylift.records.variants import VariantTable
+from heavylift.records.watch import WatchReport
 
 RECORDS: Final[dict[str, type]] = {
     "plan": Plan,
@@ -40,6 +42,8 @@ RECORDS: Final[dict[str, type]] = {
     "speed": Speed,
     "prefill-decode": PrefillDecode,
     "decision": Decision,
+    "watch": WatchReport,
+    "history": History,
     "recipe": Recipe,
     "launch-diff": LaunchDiff,
     "simulation": Simulation,

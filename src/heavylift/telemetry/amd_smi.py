@@ -62,7 +62,10 @@ class AmdGpu:
     numa_node: int | None = None
     temperature_c: float | None = None
     power_w: float | None = None
+    power_limit_w: float | None = None
     use_percent: float | None = None
+    gtt_used_bytes: int | None = None
+    gtt_total_bytes: int | None = None
     driver_version: str | None = None
 
 
@@ -214,8 +217,15 @@ def _gpu(index: int, values: list[tuple[str, str, str]]) -> AmdGpu:
         bad_pages=_pages(by_key, "retired"),
         bad_pages_pending=_pages(by_key, "pending"),
         temperature_c=number(by_key.get("hotspot") or by_key.get("edge")),
-        power_w=number(by_key.get("socketpower")),
+        power_w=number(
+            by_key.get("socketpower")
+            or by_key.get("currentsocketpower")
+            or by_key.get("averagesocketpower")
+        ),
+        power_limit_w=number(by_key.get("powerlimit")),
         use_percent=number(by_key.get("gfxactivity")),
+        gtt_used_bytes=size_bytes(by_key.get("usedgtt"), unit="MB", binary=True),
+        gtt_total_bytes=size_bytes(by_key.get("totalgtt"), unit="MB", binary=True),
     )
 
 
@@ -254,6 +264,7 @@ def parse_monitor(text: str) -> tuple[AmdGpu, ...]:
                     index=index,
                     power_w=number(cells.get("POWER")),
                     temperature_c=number(cells.get("GPU_TEMP") or cells.get("GPU_T")),
+                    use_percent=number(cells.get("GFX_UTIL") or cells.get("GFX%")),
                     memory_used_bytes=size_bytes(_spaced(cells.get("VRAM_USED")), binary=True),
                     memory_total_bytes=size_bytes(_spaced(cells.get("VRAM_TOTAL")), binary=True),
                 )

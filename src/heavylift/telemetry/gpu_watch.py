@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from contextlib import suppress
 from ipaddress import ip_address
@@ -13,22 +12,10 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from heavylift.errors import HeavyliftError
-from heavylift.telemetry.gpu_readings import TOOLS, GpuReading, readings
+from heavylift.telemetry.collect_gpus import ANSWER_S, Command, tool_here
+from heavylift.telemetry.gpu_readings import GpuReading, readings
 
 PERIOD_S: Final = 1.0
-_ANSWER_S: Final = 15.0
-"""A driver in trouble answers late or never; the watch must not wait for it."""
-
-Command = tuple[str, ...]
-
-
-def tool_here() -> Command | None:
-    """The command of the first tool that this machine has; None when it has none."""
-    for name, *arguments in TOOLS:
-        path = shutil.which(name)
-        if path is not None:
-            return (path, *arguments)
-    return None
 
 
 def tool_for(url: str, stated: Path | None) -> Command | None:
@@ -37,10 +24,11 @@ def tool_for(url: str, stated: Path | None) -> Command | None:
     """
     if stated is not None:
         return (str(stated),)
-    return tool_here() if _is_here(url) else None
+    return tool_here() if is_here(url) else None
 
 
-def _is_here(url: str) -> bool:
+def is_here(url: str) -> bool:
+    """True when a URL leads to this machine by its loopback."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True
@@ -104,7 +92,7 @@ class GpuWatch:
                 "PRE101", {"what": command[0], "reason": str(problem)}
             ) from problem
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(ANSWER_S):
                 said, _ = await process.communicate()
         except TimeoutError as problem:
             raise HeavyliftError("PRE101", {"what": command[0], "reason": "timeout"}) from problem

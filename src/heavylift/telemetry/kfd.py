@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from heavylift.telemetry.pci import bar_sizes
-from heavylift.telemetry.values import known, pairs, whole
+from heavylift.telemetry.values import known, number, pairs, whole
 
 XGMI: Final = 11
 PCIE: Final = 2
@@ -120,7 +120,10 @@ def _node(number: int, files: Mapping[str, str]) -> KfdNode:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrmCard:
-    """The amdgpu files of one card under /sys/class/drm. Bytes; speeds in GT/s."""
+    """The amdgpu files of one card under /sys/class/drm. Bytes; watts; degrees Celsius.
+
+    GTT is host memory that the driver lets the card use as its own.
+    """
 
     card: str
     vendor_id: int | None
@@ -134,9 +137,15 @@ class DrmCard:
     unique_id: str | None
     compute_partition: str | None
     memory_partition: str | None
+    bus_id: str | None = None
+    gtt_total_bytes: int | None = None
+    gtt_used_bytes: int | None = None
+    busy_percent: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
 
 
-_CARD: Final = re.compile(r"/drm/(card\d{1,6})/device/([^/]+)$", re.ASCII)
+_CARD: Final = re.compile(r"/drm/(card\d{1,6})/device/(?:hwmon/hwmon\d{1,6}/)?([^/]+)$", re.ASCII)
 
 
 def parse_drm(files: Mapping[str, str]) -> tuple[DrmCard, ...]:
@@ -160,7 +169,19 @@ def parse_drm(files: Mapping[str, str]) -> tuple[DrmCard, ...]:
             unique_id=known(found.get("unique_id")),
             compute_partition=known(found.get("current_compute_partition")),
             memory_partition=known(found.get("current_memory_partition")),
+            bus_id=known(pairs(found.get("uevent", ""), "=").get("PCI_SLOT_NAME")),
+            gtt_total_bytes=whole(found.get("mem_info_gtt_total")),
+            gtt_used_bytes=whole(found.get("mem_info_gtt_used")),
+            busy_percent=number(found.get("gpu_busy_percent")),
+            # hwmon counts in thousandths of a degree and millionths of a watt.
+            temperature_c=_divided(found.get("temp1_input"), 1000),
+            power_w=_divided(found.get("power1_average") or found.get("power1_input"), 1_000_000),
         )
         for card, found in sorted(by_card.items(), key=lambda item: int(item[0][4:]))
         if "vendor" in found
     )
+
+
+def _divided(text: str | None, by: int) -> float | None:
+    value = number(text)
+    return None if value is None else value / by

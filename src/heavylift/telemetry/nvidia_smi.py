@@ -239,7 +239,13 @@ _FIELDS: Final[
         ("gpu_power_readings/average_power_draw", "power_readings/power_draw"),
         ("power.draw", "power.draw.average"),
     ),
-    ("use_percent", number, ("Utilization/Gpu",), ("utilization/gpu_util",), ("utilization.gpu",)),
+    (
+        "use_percent",
+        number,
+        ("Utilization/Gpu", "Utilization/GPU"),
+        ("utilization/gpu_util",),
+        ("utilization.gpu",),
+    ),
     (
         "power_limit_default_w",
         number,
@@ -502,7 +508,8 @@ _TABLE_GPU: Final = re.compile(
     r"\s+\S+\s+\|\s+(\S+)\s+\|"
 )
 _TABLE_MEMORY: Final = re.compile(r"(\d+)MiB\s*/\s*(\d+)MiB")
-_TABLE_POWER: Final = re.compile(r"(\d+)C\s.*?/\s*(\d+)W")
+_TABLE_POWER: Final = re.compile(r"(\d+)C\s+\S+\s+(\S+)\s*W?\s*/\s*(\d+)W")
+_TABLE_USE: Final = re.compile(r"\|\s+(\d+)%\s+\S[^|]*\|\s*$")
 _TABLE_MIG: Final = re.compile(r"\|\s+(Enabled|Disabled)\*?\s+\|\s*$")
 _TABLE_PROCESS: Final = re.compile(
     r"\|\s+\d+\s+\S+\s+\S+\s+(\d+)\s+([CGM+]+)\s+(.*?)\s+(\d+MiB|N/A)\s+\|"
@@ -554,7 +561,10 @@ def _table_detail(line: str) -> dict[str, Any]:
         found["memory_total_bytes"] = size_bytes(f"{memory[2]} MiB")
     if power := _TABLE_POWER.search(line):
         found["temperature_c"] = number(power[1])
-        found["power_limit_w"] = number(power[2])
+        found["power_w"] = number(power[2])
+        found["power_limit_w"] = number(power[3])
+    if use := _TABLE_USE.search(line):
+        found["use_percent"] = number(use[1])
     if mig := _TABLE_MIG.search(line):
         found["mig"] = mig[1] == "Enabled"
     return found

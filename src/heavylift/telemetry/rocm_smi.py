@@ -134,11 +134,17 @@ def _gpu(index: int, values: Mapping[str, str], driver: str | None) -> AmdGpu:
         memory_used_bytes=size_bytes(values.get("vram total used memory (b)"), unit="B"),
         visible_memory_bytes=size_bytes(values.get("vis_vram total memory (b)"), unit="B"),
         numa_node=None if numa == _NO_NUMA else numa,
-        temperature_c=number(values.get("temperature (sensor edge) (c)")),
+        temperature_c=number(
+            known(values.get("temperature (sensor edge) (c)"))
+            or values.get("temperature (sensor junction) (c)")
+        ),
         power_w=number(
             values.get("current socket graphics package power (w)")
             or values.get("average graphics package power (w)")
         ),
+        power_limit_w=number(values.get("max graphics package power (w)")),
         use_percent=number(values.get("gpu use (%)")),
+        gtt_used_bytes=size_bytes(values.get("gtt total used memory (b)"), unit="B"),
+        gtt_total_bytes=size_bytes(values.get("gtt total memory (b)"), unit="B"),
         driver_version=driver,
     )

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from heavylift.plan.observed import in_use
 from heavylift.plan.receipts import Agreement, TermComparison, compare
 from heavylift.records.plan import Plan
 from heavylift.telemetry import llamacpp
-from heavylift.telemetry.gpu_readings import GpuReading
+from heavylift.telemetry.gpu_readings import EVEN, IN_USE, GpuReading
 from heavylift.verify.judge import result
 from heavylift.verify.records import Check, CheckResult, Profile, Status, Trial
 
@@ -52,12 +53,6 @@ def _term(term: TermComparison) -> CheckResult:
 
 # --- the GPUs during generation ------------------------------------------------------------------
 
-_IN_USE: Final = 0.02
-"""Share of a GPU's memory above which it is the engine's: a driver alone holds less."""
-_EVEN: Final = 0.10
-"""The fullest GPU may hold that much more than the emptiest, as a share of the fullest: layouts
-that split by layers and by heads leave a few percent."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpuPeak:
@@ -83,7 +78,7 @@ def peaks(points: Sequence[GpuReading]) -> tuple[GpuPeak, ...]:
     return tuple(
         GpuPeak(gpu=gpu, used_bytes=used[gpu], total_bytes=totals[gpu])
         for gpu in sorted(used)
-        if used[gpu] > _IN_USE * totals[gpu]
+        if used[gpu] > IN_USE * totals[gpu]
     )
 
 
@@ -114,7 +109,7 @@ def _balance(seen: Sequence[GpuPeak]) -> Trial:
     emptiest = min(seen, key=lambda peak: peak.used_bytes)
     spread = 1 - emptiest.used_bytes / fullest.used_bytes
     return Trial(
-        reason="memory_imbalance" if spread > _EVEN else None,
+        reason="memory_imbalance" if spread > EVEN else None,
         evidence=f"fullest {fullest}; emptiest {emptiest}",
         figures={"spread_ratio": spread},
     )
@@ -124,7 +119,8 @@ def _against_plan(seen: Sequence[GpuPeak], plan: Plan) -> Trial:
     """An engine turns what the plan calls headroom into cache, up to its budget: at least what is
     certain must be there, at most the budget and what lies outside of the pool.
     """
-    low, high = plan.per_gpu.certain_total_bytes, _most(plan)
+    expected = in_use(plan)
+    low, high = expected.low, expected.high
     gib = 2**30
     most = "?" if high is None else f"{high / gib:.2f}"
     evidence = f"planned {low / gib:.2f} to {most} GiB; {'; '.join(map(str, seen))}"
@@ -137,17 +133,6 @@ def _against_plan(seen: Sequence[GpuPeak], plan: Plan) -> Trial:
     if max(peak.used_bytes for peak in seen) < low:
         return Trial(reason="memory_below_plan", evidence=evidence)
     return Trial(evidence=evidence)
-
-
-def _most(plan: Plan) -> int | None:
-    """The most that a GPU may hold by the plan; None = the plan knows no bound but the card's."""
-    per_gpu = plan.per_gpu
-    if all(budget.base == "none" for budget in plan.budgets):
-        return per_gpu.high_total_bytes
-    outside = per_gpu.outside_pool_bytes.high
-    if outside is None:
-        return per_gpu.visible_bytes
-    return min(per_gpu.visible_bytes, per_gpu.budget_bytes + outside)
 
 
 def _judged(name: str, trial: Trial, on_failure: Status) -> CheckResult:

@@ -16,8 +16,9 @@ from heavylift.errors import HeavyliftError
 from heavylift.records.plan import Plan
 from heavylift.records.served_model import ServedModel
 from heavylift.telemetry import engine_queue
+from heavylift.telemetry.collect_gpus import Command
 from heavylift.telemetry.engine_queue import MetricNames
-from heavylift.telemetry.gpu_watch import PERIOD_S, Command, GpuWatch
+from heavylift.telemetry.gpu_watch import PERIOD_S, GpuWatch
 from heavylift.verify.drift import Point, drift_results
 from heavylift.verify.judge import Tally, verdict
 from heavylift.verify.memory import gpu_results

@@ -129,7 +129,8 @@ def test_a_later_process_of_the_same_number_is_another() -> None:
 
 def test_effort_is_that_of_the_family(keep: Callable[[str], Kept], tmp_path: Path) -> None:
     """Bytes read and CPU of an engine that reads."""
-    code = "import time; open('/dev/zero', 'rb').read(3_000_000); print('up', flush=True); time.sleep(60)"
+    read = "open('/dev/zero', 'rb').read(3_000_000)"
+    code = f"import time; {read}; print('up', flush=True); time.sleep(60)"
     kept = keep(code)
     up(kept, tmp_path)
     done = processes.effort(kept.state.session, kept.state.keeper_pid)

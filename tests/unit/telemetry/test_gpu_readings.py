@@ -23,6 +23,8 @@ MIB = 2**20
         ("amd_metric.json", 285 * MIB),
         ("amd_monitor.txt", 283 * MIB),
         ("rocm_smi_new.json", 299_089_920),
+        ("nvidia_q.txt", None),
+        ("rocm_smi.csv", None),
     ],
 )
 def test_every_tool_is_read(name: str, used_bytes: int | None) -> None:
@@ -44,6 +46,17 @@ def test_power_and_use_are_read_where_they_are_told() -> None:
     assert (first.power_w, first.use_ratio) == (512.3, 0.97)
     assert (second.power_w, second.use_ratio) == (None, None)
     assert second.memory_total_bytes == 81559 * MIB
+
+
+def test_the_table_tells_power_and_use() -> None:
+    """The fan's share at its beginning is no use of the GPU."""
+    head = "| NVIDIA-SMI 590.48.01    Driver Version: 590.48.01    CUDA Version: 13.1     |\n"
+    card = "|   0  NVIDIA H100 80GB HBM3    On  |   00000000:19:00.0 Off |          0 |\n"
+    detail = "| 30%   41C    P0   112W / 700W |   6000MiB / 81559MiB |   87%   Default |\n"
+    (gpu,) = readings(head + card + detail, 0.0)
+    assert (gpu.power_w, gpu.power_limit_w, gpu.use_ratio) == (112.0, 700.0, 0.87)
+    (cold,) = readings(head + card + detail.replace("112W", "N/A "), 0.0)
+    assert (cold.power_w, cold.temperature_c) == (None, 41.0)
 
 
 def test_what_is_no_such_output_is_an_error() -> None:

@@ -1,0 +1,1 @@
+"""Watching a running service: series, drift from the plan, dashboards and alerts."""
