@@ -38,6 +38,17 @@ from heavylift.locale import catalogue
 from heavylift.records.deployment import Alive, DeploymentStatus, Failure, Phase, Progress
 from heavylift.records.finding import Finding, Severity
 from heavylift.records.served_model import ServedModel
+from heavylift.records.watch import (
+    CurvePoint,
+    Disk,
+    EngineNow,
+    GpuNow,
+    HostNow,
+    Quantiles,
+    Sight,
+    TermNow,
+    WatchReport,
+)
 from heavylift.stats import Interval
 from heavylift.verify.records import CheckResult, Profile, Verification
 from heavylift.verify.records import Status as CheckStatus
@@ -239,6 +250,58 @@ RECORDS: dict[str, tuple[str, Any]] = {
     ),
 }
 
+GIB = 2**30
+RECORDS["top"] = (
+    "top",
+    WatchReport(
+        at="2026-11-30T13:00:00+00:00",
+        at_s=1_796_043_600.0,
+        name="k3",
+        url="http://127.0.0.1:8000",
+        title="Kimi-K3 · ATOM",
+        sight=Sight.SEEN,
+        sources=("amd-smi",),
+        gpus=tuple(
+            GpuNow(
+                gpu=gpu,
+                host="rack-7",
+                name="MI355X",
+                source="amd-smi",
+                memory_used_bytes=210 * GIB,
+                memory_total_bytes=288 * GIB,
+                planned_low_bytes=206 * GIB,
+                planned_high_bytes=220 * GIB,
+                use_ratio=1.0,
+                temperature_c=81.0,
+                power_w=1_350.0,
+            )
+            for gpu in range(2)
+        ),
+        engine=EngineNow(
+            sight=Sight.SEEN,
+            running=64.0,
+            waiting=12.0,
+            preemptions=3.0,
+            ttft=Quantiles(p50_s=0.4, p99_s=1.9, basis="window", count=7),
+            tpot=Quantiles(p50_s=0.02, p99_s=0.04, basis="since_start", count=7),
+        ),
+        host=HostNow(name="rack-7", disks=(Disk(path="/", total_bytes=10**12, free_bytes=10**11),)),
+        phase="ready",
+        reserves=True,
+        terms=(
+            TermNow(
+                term="weights",
+                planned_low_bytes=190 * GIB,
+                planned_high_bytes=191 * GIB,
+                observed_bytes=190 * GIB,
+                basis="log",
+                is_inside=True,
+            ),
+        ),
+        curve=(CurvePoint(max_model_len=1_048_576, need_bytes=206 * GIB, held_bytes=210 * GIB),),
+    ),
+)
+
 COMMANDS: dict[str, tuple[str, ...]] = {
     "plan": ("plan", "kimi-k3", "--on", "8xMI355X", "--engine", "atom", "--context", "1M"),
     "plan-refused": ("plan", "kimi-k3", "--on", "8xH200", "--rules"),
@@ -385,6 +448,21 @@ def test_columns_of_a_comparison_line_up(language: str, run: Run) -> None:  # no
         for row, value in zip((first, second), values, strict=True):
             word = text(f"verdict.{value}").lower() if header == verdict else value
             assert cell_len(row[: row.index(f" {word}") + 1]) == at, row
+
+
+def test_columns_of_a_watch_line_up(
+    language: str,  # noqa: ARG001
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Used memory, power, and the terms end where their headers do."""
+    TextSink().record(*RECORDS["top"])
+    lines = capsys.readouterr().out.splitlines()
+    head = next(at for at, line in enumerate(lines) if line.startswith("GPU"))
+    used = lines[head].index(text("top.used")) + len(text("top.used"))
+    assert cell_len(lines[head][:used]) in _ends(lines[head + 1], r"210\.0")
+    assert cell_len(lines[head].rstrip()) in _ends(lines[head + 1], "1,350 W")
+    terms = next(at for at, line in enumerate(lines) if line == text("top.terms"))
+    assert cell_len(lines[terms]) in _ends(lines[terms + 1], r"191\.00")
 
 
 def test_headers_of_a_benchmark_end_where_numbers_end(
