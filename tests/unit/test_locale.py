@@ -129,7 +129,7 @@ def test_no_translation_is_of_a_text_that_is_gone(language: str, area: str) -> N
 
 
 # A language joins when its catalogues are complete.
-COMPLETE = ("zh_Hans",)
+COMPLETE = ("zh_Hans", "zh_Hant")
 COMPLETE_AREAS = [(language, area) for language in COMPLETE for area in extract.areas()]
 GLOSSARY = tomllib.loads(catalogue.folder("glossary.toml").read_text("utf-8"))
 # A GPU is a card in many a sentence.
@@ -200,3 +200,29 @@ def test_chinese_is_set_as_chinese(language: str, area: str) -> None:
         )
         assert not re.search(r"[\u4e00-\u9fff][,;?!()]|[,;?!(][\u4e00-\u9fff]", words), english
         assert not re.search(r" [，。；：！？、）]", words), english
+
+
+@pytest.mark.parametrize("area", extract.areas())
+def test_taiwan_reads_no_simplified_character_and_no_word_of_the_mainland(area: str) -> None:
+    """Every character is in Taiwan's own set (Big5), no word is one that the glossary avoids."""
+    for english, message in messages("zh_Hant", area):
+        words = str(message.string)
+        for character in re.findall(r"[\u3400-\u9fff]", words):
+            assert character.encode("cp950", "ignore"), (character, english)
+        for avoided in GLOSSARY["avoid"]["zh_Hant"]:
+            assert not re.search(avoided, words), (avoided, english)
+
+
+@pytest.mark.parametrize("area", extract.areas())
+def test_the_two_ways_to_write_chinese_differ(area: str) -> None:
+    """Where Mainland China's text has a simplified character, Taiwan's is another text."""
+    traditional = {
+        (message.context, english): str(message.string)
+        for english, message in messages("zh_Hant", area)
+    }
+    for english, message in messages("zh_Hans", area):
+        words = str(message.string)
+        if any(
+            not each.encode("cp950", "ignore") for each in re.findall(r"[\u3400-\u9fff]", words)
+        ):
+            assert traditional[message.context, english] != words, english
