@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-slurm test-vllm-quality test-package test-ray test-vllm test-ssh \
-	test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-search \
-	bench-stream bench-lint bench-speed speed-facts bench-gateway bench-client bench-batch \
-	bench-simulate bench-batch-memory recipe-docs recipe-golden test-vllm-args schemas clean
+.PHONY: setup demo test test-slurm test-vllm-quality test-package test-web test-ray test-vllm \
+	test-ssh test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-search \
+	bench-stream bench-web bench-lint bench-speed speed-facts bench-gateway rivals test-routers \
+	test-postgres test-admin-api bench-client bench-batch bench-simulate bench-batch-memory \
+	recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args schemas clean
 
 setup: $(STAMP)
 
@@ -39,6 +40,10 @@ test-vllm-quality: setup
 # As a stranger installs it: wheel and source archive, pip and pipx, every supported Python here.
 test-package: setup
 	$(BIN)/python tools/check_package.py
+
+# The pages in a real Chromium (Debian: chromium, chromium-driver); pictures stay in .cache/web.
+test-web: setup
+	HEAVYLIFT_TEST_BROWSER=1 $(BIN)/python -m pytest tests/browser tests/unit/web
 
 # Ray takes most of a gigabyte: an environment of its own.
 test-ray: $(VENV)-ray/.installed
@@ -100,6 +105,9 @@ bench-search: setup
 bench-stream: setup
 	$(BIN)/python benchmarks/stream_overhead.py
 
+bench-web: setup
+	$(BIN)/python benchmarks/web_speed.py
+
 bench-lint: setup
 	$(BIN)/python benchmarks/lint_accuracy.py
 
@@ -109,8 +117,46 @@ bench-speed: setup
 speed-facts: setup
 	$(BIN)/python benchmarks/speed_accuracy.py --write-facts
 
+# Beside other gateways where `make rivals` has put them (1 GB): each in an environment of its own.
+RIVALS := .venv-rivals
+
 bench-gateway: setup
 	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/python benchmarks/gateway_rivals.py $(RIVALS)
+
+rivals: $(RIVALS)/vllm-router $(RIVALS)/smg $(RIVALS)/litellm
+
+$(RIVALS)/vllm-router $(RIVALS)/smg:
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet $(notdir $@)
+
+$(RIVALS)/litellm:
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet 'litellm[proxy]'
+
+# Real routers between the gateway and scripted engines that prefill and decode.
+test-routers: setup $(RIVALS)/vllm-router $(RIVALS)/smg
+	HEAVYLIFT_ROUTERS=$(abspath $(RIVALS)) $(BIN)/python -m pytest tests/routers
+
+# A real server (Debian: postgresql), started in a temporary folder.
+test-postgres: $(VENV)-postgres/.installed
+	HEAVYLIFT_POSTGRES=1 $(VENV)-postgres/bin/python -m pytest tests/postgres
+
+$(VENV)-postgres/.installed: pyproject.toml requirements/postgres.txt
+	$(PYTHON) -m venv $(VENV)-postgres
+	$(VENV)-postgres/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/postgres.txt
+	$(VENV)-postgres/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# Schemathesis over the admin routes of a real gateway.
+SCHEMATHESIS := .venv-schemathesis
+
+test-admin-api: setup $(SCHEMATHESIS)/bin/schemathesis
+	$(BIN)/python tools/check_admin_api.py $(abspath $(SCHEMATHESIS)/bin/schemathesis)
+
+$(SCHEMATHESIS)/bin/schemathesis:
+	$(PYTHON) -m venv $(SCHEMATHESIS)
+	$(SCHEMATHESIS)/bin/pip install --quiet 'schemathesis==4.32.5'
 
 bench-client: setup
 	$(BIN)/python benchmarks/bench_client.py
@@ -129,6 +175,21 @@ bench-batch-memory: setup
 recipe-docs: setup
 	$(BIN)/python tools/recipes_table.py
 
+# Seconds for each target; what breaks one stays in fuzz/corpus.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := safetensors_header safetensors_file index gguf_file gguf_parts config listing log command stream \
+	gateway_request gateway_relay gateway_key gateway_redaction
+
+fuzz: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	for target in $(FUZZ_TARGETS); do $(BIN)/python fuzz/run.py $$target $(FUZZ_SECONDS) || exit 1; done
+
+locale: setup
+	$(BIN)/python -m heavylift.locale.extract
+
+bench-checksum: setup
+	$(BIN)/python benchmarks/checksum_speed.py
+
 recipe-golden: setup
 	$(BIN)/python tools/golden_recipes.py
 
@@ -141,4 +202,4 @@ schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
-	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm $(VENV)-postgres $(RIVALS) $(SCHEMATHESIS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

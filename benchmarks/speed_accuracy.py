@@ -4,8 +4,9 @@
     python benchmarks/speed_accuracy.py --rows FILE.jsonl  the same on other rows, facts as shipped
     python benchmarks/speed_accuracy.py --write-facts      fit the classes anew from the rows
 
-Three settings. *Class known*: the fixed cost and spread of the class are fitted without the sweep
-that the row belongs to. *Class unseen*: without any row of the class. *One anchor*: the fixed cost
+Four settings. *Class known*: the fixed cost and spread of the class are fitted without the sweep
+that the row belongs to. *Few or differing rows*: the same where that does not make a class known.
+*Class unseen*: without any row of the class. *One anchor*: the fixed cost
 comes from the least busy row of the same sweep, which is not counted.
 """
 
@@ -39,7 +40,7 @@ from heavylift.plan.calibration import (
 )
 from heavylift.plan.service import Service
 from heavylift.plan.speed import forecaster
-from heavylift.plan.step_time import Constants, Hardware, Load, StageLoad, StepTime
+from heavylift.plan.step_time import Attention, Constants, Hardware, Load, StageLoad, StepTime
 from heavylift.planning import Planning
 from heavylift.records.plan import Layout, PlanRequest
 from heavylift.records.speed import Evidence, Speculation, SpeedWorkload
@@ -319,7 +320,23 @@ def load_of(row: Row, shape: Mapping[str, Any]) -> Load:
         experts=shape.get("experts"),
         experts_per_token=shape.get("experts_per_token", 0),
         microbatches=row.pp,
+        attention=_attending(shape),
     )
+
+
+def _attending(shape: Mapping[str, Any]) -> tuple[Attention, ...]:
+    """What grows with the square of a prompt; nothing where a shape does not say its heads."""
+    layers = shape.get("cache_layers", shape["layers"])
+    if "heads" not in shape or shape.get("sparse"):
+        return ()
+    if "mla" in shape:
+        _, _, rope, nope, value = shape["mla"]
+        width = rope + nope + value
+    elif "gqa" in shape:
+        width = 2 * shape["gqa"][1]
+    else:
+        return ()
+    return (Attention(channels=layers * shape["heads"] * width),)
 
 
 def _attention(shape: Mapping[str, Any]) -> float:
@@ -515,6 +532,65 @@ def unseen_residuals(cases: Sequence[Case], fits: Mapping[Key, ClassFit]) -> dic
     }
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThinFit:
+    """A class of few or differing rows: fixed cost, and the band about it."""
+
+    fixed_us: float
+    ends: tuple[float, float]
+
+
+def beside_fixed(observations: Sequence[Observation], fixed_us: float) -> float:
+    """What the rows lie at beside a fixed cost of their own: 0, or less where even none is slow."""
+    return median(each.log_ratio(fixed_us) for each in observations)
+
+
+def thin_residuals(cases: Sequence[Case]) -> dict[Key, list[float]]:
+    """log(measured / model) of rows whose class is fitted on one other sweep alone, by class.
+
+    So much does one sweep of a class say of another.
+    """
+    found = {}
+    for key, group in by_class(cases).items():
+        sweeps = defaultdict[tuple[object, ...], list[Observation]](list)
+        for case in group:
+            sweeps[case.row.sweep].append(case.observation)
+        residuals = []
+        for seen, rows in sweeps.items():
+            fixed = fit_fixed(rows)
+            middle = beside_fixed(rows, fixed)
+            residuals += [
+                each.log_ratio(fixed) - middle
+                for other, others in sweeps.items()
+                if other != seen
+                for each in others
+            ]
+        if residuals:
+            found[key] = residuals
+    return found
+
+
+def thin_fit(cases: Sequence[Case], thin: tuple[float, float]) -> ThinFit:
+    """The band of a class that is not known: about its own rows, as wide as sweeps lie apart.
+
+    With several sweeps its own spread counts, drawn towards that of all; with one only theirs.
+    """
+    fit = fit_class(cases)
+    middle = beside_fixed([case.observation for case in cases], fit.fixed_us)
+    ends = thin
+    if len({case.row.sweep for case in cases}) > 1:
+        about = [residual - middle for residual in fit.residuals]
+        ends = shrunk(spread(about), len(about), thin)
+    return ThinFit(
+        fixed_us=fit.fixed_us, ends=(ends[0] * math.exp(middle), ends[1] * math.exp(middle))
+    )
+
+
+def is_known(ends: tuple[float, float], rows: int) -> bool:
+    """True when so many rows with such a band make a class known."""
+    return rows >= KNOWN_ROWS and ends[1] <= KNOWN_WIDTH * ends[0]
+
+
 def anchor_residuals(cases: Sequence[Case]) -> list[tuple[Case, float]]:
     """Rows beside the least busy one of their sweep, with log(measured / anchored model)."""
     sweeps = defaultdict[tuple[object, ...], list[Case]](list)
@@ -556,7 +632,8 @@ def first_token_residuals(
 HEADER: Final = """\
 # Written by `python benchmarks/speed_accuracy.py --write-facts` from benchmarks/speed/rows.csv; not
 # by hand. Fixed cost: where half of a class's rows are faster than the model and half slower.
-# Spreads leave out a tenth of the rows on either side; a class's own is drawn towards that of all.
+# Spreads leave out a tenth of the rows on either side; a class's own is drawn towards that of all,
+# or where its rows are few or far apart towards how far one sweep of a class lies from another.
 provenance = { kind = "derived", source = "speed-rows", as_of = 2026-11-30 }
 """
 
@@ -567,10 +644,13 @@ def facts_text(cases: Sequence[Case]) -> str:
     everyone = weighted_spread(
         fit.residuals for fit in fits.values() if len(fit.residuals) >= KNOWN_ROWS
     )
+    thin = weighted_spread(thin_residuals(cases).values())
     blocks = [HEADER]
     for key, group in sorted(by_class(cases).items()):
         fit = fits[key]
         low, high = shrunk(spread(fit.residuals), len(group), everyone)
+        if not is_known((low, high), len(group)):
+            low, high = thin_fit(group, thin).ends
         rows = [case.row for case in group]
         days = [row.date for row in rows if row.date]
         values: dict[str, object] = {
@@ -599,6 +679,8 @@ def _spreads(cases: Sequence[Case], fits: Mapping[Key, ClassFit]) -> Iterable[di
         ),
         "fixed_us_per_layer": round(without(fits, None), 1),
     }
+    thin = thin_residuals(cases)
+    yield _spread("thin", weighted_spread(thin.values()), sum(map(len, thin.values())), len(thin))
     anchored = anchor_residuals(cases)
     yield _spread(
         "anchored",
@@ -655,21 +737,23 @@ def _block(name: str, values: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """Rows of a setting: how many, the part inside their band, and the widest band."""
+    """Rows of a setting: how many, the part inside their band, the middle and the widest band."""
 
     setting: str
     rows: int
     inside: float
+    typical: float
     width: float
 
 
 def _score(setting: str, hits: Sequence[tuple[bool, float]]) -> Score:
     if not hits:
-        return Score(setting=setting, rows=0, inside=math.nan, width=math.nan)
+        return Score(setting=setting, rows=0, inside=math.nan, typical=math.nan, width=math.nan)
     return Score(
         setting=setting,
         rows=len(hits),
         inside=sum(hit for hit, _ in hits) / len(hits),
+        typical=median(width for _, width in hits),
         width=max(width for _, width in hits),
     )
 
@@ -679,7 +763,7 @@ def _in(residual: float, ends: tuple[float, float]) -> tuple[bool, float]:
 
 
 def cross_validated(cases: Sequence[Case]) -> list[Score]:
-    """The three settings, each row judged by what the others say."""
+    """The settings, each row judged by what the others say."""
     fits = fit_all(cases)
     steady = {k: f for k, f in fits.items() if len(f.residuals) >= KNOWN_ROWS}
     known, seen_as_unseen = [], []
@@ -704,6 +788,12 @@ def cross_validated(cases: Sequence[Case]) -> list[Score]:
             if judged[1] > KNOWN_WIDTH * judged[0]:
                 continue
             known += [_in(fit.residuals[i], judged) for i in inside]
+    thin = [
+        hit
+        for key, group in by_class(cases).items()
+        if key not in fits or not _counts_as_known(key, fits)
+        for hit in _thin_hits(key, group, thin_residuals(cases))
+    ]
     unseen = unseen_residuals(cases, fits)
     for key, residuals in unseen.items():
         ends = weighted_spread(r for k, r in unseen.items() if k != key)
@@ -715,9 +805,34 @@ def cross_validated(cases: Sequence[Case]) -> list[Score]:
         one.append(_in(residual, ends))
     return [
         _score("class known", known),
+        _score("few or differing rows", thin),
         _score("class unseen", seen_as_unseen),
         _score("one anchor", one),
     ]
+
+
+def _counts_as_known(key: Key, fits: Mapping[Key, ClassFit]) -> bool:
+    """As `facts_text` judges, by what all other classes say."""
+    own = fits[key].residuals
+    others = weighted_spread(
+        f.residuals for k, f in fits.items() if k != key and len(f.residuals) >= KNOWN_ROWS
+    )
+    return is_known(shrunk(spread(own), len(own), others), len(own))
+
+
+def _thin_hits(
+    key: Key, group: Sequence[Case], residuals: Mapping[Key, Sequence[float]]
+) -> Iterable[tuple[bool, float]]:
+    """Rows of a class judged by its other sweeps, and by how sweeps of other classes lie apart."""
+    thin = weighted_spread(values for other, values in residuals.items() if other != key)
+    for sweep in {case.row.sweep for case in group}:
+        rest = [case for case in group if case.row.sweep != sweep]
+        if not rest:
+            continue
+        fit = thin_fit(rest, thin)
+        for case in group:
+            if case.row.sweep == sweep:
+                yield _in(case.observation.log_ratio(fit.fixed_us), fit.ends)
 
 
 def as_shipped(cases: Sequence[Case], book: SpeedClassBook) -> list[Score]:
@@ -748,7 +863,8 @@ def as_shipped(cases: Sequence[Case], book: SpeedClassBook) -> list[Score]:
     ]
     return [
         _score("class known", hits[Evidence.KNOWN]),
-        _score("class not known", hits[Evidence.UNSEEN]),
+        _score("few or differing rows", hits[Evidence.THIN]),
+        _score("class without rows", hits[Evidence.UNSEEN]),
         _score("class left out", hits["left out"]),
         _score("one anchor", anchored),
     ]
@@ -801,10 +917,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     print(f"{len(rows)} rows, {len(cases)} modelled; left out: {left_out}")
     book = bench.catalog.speed().book
-    print("\nfacts as shipped          rows  inside  widest")
+    print("\nfacts as shipped          rows  inside  typical  widest")
     for score in as_shipped(cases, book):
         _print(score)
-    print("\ncross-validated           rows  inside  widest")
+    print("\ncross-validated           rows  inside  typical  widest")
     for score in cross_validated(cases):
         _print(score)
     print("\nclass                                       us/layer  rows  low   high")
@@ -821,7 +937,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print(score: Score) -> None:
-    print(f"{score.setting:<24}{score.rows:>6}{score.inside:>8.0%}{score.width:>7.2f}x")
+    print(
+        f"{score.setting:<24}{score.rows:>6}{score.inside:>8.0%}{score.typical:>8.2f}x{score.width:>7.2f}x"
+    )
 
 
 if __name__ == "__main__":

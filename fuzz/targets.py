@@ -26,6 +26,10 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.fetch.licence import stated_licence
 from heavylift.fetch.selection import select
+from heavylift.gateway import keys
+from heavylift.gateway.redaction import Rules, redaction
+from heavylift.gateway.relay import Relay
+from heavylift.gateway.request import ROUTES, Dialect, Policy, read
 from heavylift.inspecting import inspect_files, read_config_file
 from heavylift.linting import Linting
 from heavylift.records.inspection import Origin
@@ -169,6 +173,53 @@ def stream(data: bytes) -> None:
 
 Target = Callable[[bytes], None]
 
+
+def gateway_request(data: bytes) -> None:
+    """The input is a body for each route; what is read can be sent on, and costs at most its
+    bound: no fewer tokens than the bytes of its prompt unless it declares attachments.
+    """
+    for route in ROUTES.values():
+        try:
+            asked = read(route, data, max_output_tokens=100, policy=Policy())
+        except HeavyliftError:
+            continue
+        again = json.loads(asked.body("other", asked.bound))
+        if again["model"] != "other" or asked.bound.prompt_tokens < 0:
+            raise AssertionError(asked)
+
+
+def gateway_relay(data: bytes) -> None:
+    """The input is a stream, in one piece and in two: what passes is the same, and a stream that
+    is not whole never ends in `[DONE]`.
+    """
+    for dialect in (Dialect.CHAT, Dialect.COMPLETIONS, Dialect.MESSAGES, Dialect.RESPONSES):
+        whole, parts = (Relay(dialect, wants_usage=True) for _ in range(2))
+        passed = whole.feed(data)
+        half = len(data) // 2
+        in_parts = parts.feed(data[:half]) + parts.feed(data[half:])
+        if passed.endswith(b"data: [DONE]\n\n") and whole.failed:
+            raise AssertionError(dialect, data)
+        if not whole.malformed and (passed, whole.failure()) != (in_parts, parts.failure()):
+            raise AssertionError(dialect, data)
+
+
+def gateway_key(data: bytes) -> None:
+    """The input is presented as a key; nothing that was not made here opens anything."""
+    text = data.decode("utf-8", "replace")
+    found = keys.id_of(text)
+    kept = keys.Key(id=found or "", name="a", shown="a", digest=keys.digest("a"), created_at=0.0)
+    if keys.judge(text, kept, scope=keys.Scope.INFER, address=None, now_epoch_s=0.0) is None:
+        raise AssertionError(text)
+
+
+def gateway_redaction(data: bytes) -> None:
+    """The input is a body; a field that is taken out is never kept."""
+    redact = redaction(Rules(fields=frozenset({"secret"})))
+    if b"h1dd3n" in redact(b'{"secret": "h1dd3n", "x": "' + data + b'"}'):
+        raise AssertionError(data)
+    redact(data)
+
+
 TARGETS: Final[dict[str, Target]] = {
     each.__name__: each
     for each in (
@@ -182,6 +233,10 @@ TARGETS: Final[dict[str, Target]] = {
         log,
         command,
         stream,
+        gateway_request,
+        gateway_relay,
+        gateway_key,
+        gateway_redaction,
     )
 }
 
@@ -205,6 +260,21 @@ def seeds() -> dict[str, list[bytes]]:
     small += bytes(-len(small) % 32) + bytes(34)
     twice = b'{"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},' * 2
     return {
+        "gateway_request": [
+            b'{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"n":2}',
+            b'{"model":"m","prompt":["a","b"],"max_tokens":5,"stream_options":{}}',
+            b'{"model":"m","messages":[{"content":[{"image_url":{"url":"data:image/png;base64,A"}}]}]}',
+        ],
+        "gateway_relay": [
+            (
+                b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+                b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+            ),
+            b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"x"}}\n\n',
+            b'data: {"error":{"message":"m"}}\n\ndata: [DONE]\n\n',
+        ],
+        "gateway_key": [b"hl_0123456789ab_" + b"A" * 43, b"sk-1", b"hl_"],
+        "gateway_redaction": [b'{"secret":"a","b":[{"secret":1}]}', b"password: x", b"\xff["],
         "safetensors_header": [
             header,
             twice,

@@ -5,7 +5,7 @@ catalogue, in the reader's language. Codes are grouped by stage: `USE` usage, `I
 facts, `CKPT` checkpoints, `HUB` hubs of models, `PLAN`, `REC` recipes, `LINT` commands found
 elsewhere, `PRE` preflight, `RUN` launch, `OPS` deployments, `VER` verification, `BAT` batches, `GW`
 the gateway, `OBS` watching, `ENV` this machine, `WIRE` the protocol and its servers, `STA` stored
-state, `DEV` scripted engines, `DIA` diagnosis.
+state, `DEV` scripted engines, `DIA` diagnosis, `WEB` pages.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ _EXIT_BY_STAGE: Final = {
     "STA": Exit.ENVIRONMENT,
     "DEV": Exit.INPUT,
     "DIA": Exit.INPUT,
+    "WEB": Exit.INPUT,
 }
 
 

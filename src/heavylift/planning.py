@@ -410,9 +410,7 @@ class Planning:
                 rows.append(comparing.row(plan, knowledge))
         if with_speed:
             facts, prices = self.catalog.speed(), self.catalog.prices()
-            rows = [
-                comparing.with_speed_and_rent(row, knowledge, facts, prices.rentals) for row in rows
-            ]
+            rows = [comparing.with_speed_and_rent(row, knowledge, facts, prices) for row in rows]
         return comparing.Comparison(
             model=knowledge.model.model.id,
             title=knowledge.model.model.title,

@@ -8,20 +8,28 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.simulate.fleet import Outcome, run
 from heavylift.simulate.request import Request, Source
 from heavylift.simulate.study import Clients, Job, Recorded, RunAll
-from heavylift.simulate.trace import Replay, TraceFigures, figures_of, read_trace
+from heavylift.simulate.trace import Replay, TraceFigures, figures_of
+from heavylift.simulate.trace import requests_of as as_requests
 from heavylift.simulate.workload import Closed, Conversations
+from heavylift.traffic.read import open_trace
+
+_TRACE_SEED: Final = 1
 
 
 def requests_of(path: Path) -> Iterator[Request]:
-    """The requests of a trace file, as they are taken. Raises USE091 when it cannot be read."""
+    """The requests of a trace file or of a folder of clients, as they are taken.
+
+    The same path gives the same requests. Raises USE091 when it cannot be read.
+    """
+    chance = random.Random(_TRACE_SEED).random  # noqa: S311 - a simulation, no secret
     try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            yield from read_trace(lines, str(path))
+        yield from as_requests(open_trace(path, chance), str(path))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise HeavyliftError("USE091", {"path": str(path), "reason": reason}) from error

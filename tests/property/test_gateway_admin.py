@@ -15,6 +15,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.gateway.admin import Admin
 from heavylift.gateway.ledger import open_ledger
 from heavylift.gateway.routing import Fleet, Routes, Upstream
+from heavylift.gateway.store import Store
 
 KNOWN = {"GW010", "GW011", "GW012", "GW013", "GW030", "GW031", "GW045", "GW046"}
 
@@ -36,11 +37,11 @@ paths = st.sampled_from(
 
 
 @pytest.fixture(scope="module")
-def admin() -> Iterator[Admin]:
-    """Admin routes over a real store."""
+def admin() -> Iterator[tuple[Admin, Store]]:
+    """Admin routes, and a real store."""
     fleet = Fleet(Routes(upstreams=(Upstream(name="w", url="http://127.0.0.1:1"),)))
     with tempfile.TemporaryDirectory() as folder, open_ledger(Path(folder)) as ledger:
-        yield Admin(fleet, ledger)
+        yield Admin(fleet), ledger.store
 
 
 @settings(deadline=None)
@@ -51,11 +52,12 @@ def admin() -> Iterator[Admin]:
     body=wishes.map(msgspec.json.encode) | st.binary(max_size=20),
 )
 def test_every_call_is_answered_or_refused(
-    admin: Admin, *, method: str, path: str, query: dict[str, str], body: bytes
+    admin: tuple[Admin, Store], *, method: str, path: str, query: dict[str, str], body: bytes
 ) -> None:
     """And what is answered can be written as JSON, without a secret's digest in it."""
     try:
-        document, status = admin.answer(method, f"/admin/{path}", query, body)
+        routes, store = admin
+        document, status = routes.answer(store, method, f"/admin/{path}", query, body)
     except HeavyliftError as error:
         if error.code not in KNOWN:
             raise

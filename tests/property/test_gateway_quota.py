@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,15 +93,20 @@ class QuotaMachine(RuleBasedStateMachine):
 
     def _open(self, number: int) -> None:
         stack = ExitStack()
-        ledger = stack.enter_context(
-            open_ledger(
-                self._folder,
-                steady=lambda: self._steady_s,
-                epoch=lambda: self._epoch_s,
-                boot_id="b",
-            )
+        self._processes[number] = (stack, stack.enter_context(self.ledger()))
+
+    def ledger(self) -> AbstractContextManager[Ledger]:
+        """The ledger of one process."""
+        return open_ledger(
+            self._folder,
+            steady=lambda: self._steady_s,
+            epoch=lambda: self._epoch_s,
+            boot_id="b",
         )
-        self._processes[number] = (stack, ledger)
+
+    async def written(self, ledger: Ledger) -> None:  # noqa: ARG002 - for other ledgers
+        """Give the ledger the time in which it writes by itself."""
+        await asyncio.sleep(0.015)
 
     @rule(
         target=held,
@@ -146,8 +151,7 @@ class QuotaMachine(RuleBasedStateMachine):
             ledger.settle(spent.id, cost)
             if at_once:
                 ledger.flush()
-            else:
-                await asyncio.sleep(0.015)
+            await self.written(ledger)
 
         self._loop.run_until_complete(settle())
         spent.open, spent.tokens = False, cost.tokens

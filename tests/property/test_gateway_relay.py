@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavylift.errors import HeavyliftError
@@ -24,6 +24,7 @@ EVENTS = (
 )
 
 
+@settings(deadline=None)
 @given(
     events=st.lists(st.sampled_from(EVENTS), max_size=20),
     cuts=st.lists(st.integers(1, 60), min_size=1, max_size=60),
@@ -47,6 +48,7 @@ def test_cuts_change_nothing(events: list[bytes], cuts: list[int], wants_usage: 
     assert pieces.tokens >= 0
 
 
+@settings(deadline=None)
 @given(events=st.lists(st.sampled_from(EVENTS), max_size=20))
 def test_done_is_the_seal_of_a_good_stream(events: list[bytes]) -> None:
     """`[DONE]` passes only when a reason was given before it and no error was."""
@@ -57,6 +59,7 @@ def test_done_is_the_seal_of_a_good_stream(events: list[bytes]) -> None:
         assert (out == event) is (b"[DONE]" not in event or before)
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=400))
 def test_any_bytes_give_events_or_a_verdict(data: bytes) -> None:
     """Nothing an engine sends makes the relay itself fail."""
@@ -79,6 +82,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     fields=st.dictionaries(
         st.sampled_from(

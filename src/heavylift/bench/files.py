@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import random
 from pathlib import Path
 
 import msgspec
 
 from heavylift.bench.records import Report, Sample
-from heavylift.bench.schedule import Arrival, parse_trace
+from heavylift.bench.schedule import schedule
 from heavylift.errors import HeavyliftError
 from heavylift.records.served_model import ServedModel
+from heavylift.traffic.read import open_trace
+from heavylift.traffic.trace import Arrival
 from heavylift.wire.failures import UNDECODABLE
 
+_TRACE_SEED = 1
 _FEWEST_CHARS = 2000
 """A shorter text would repeat itself within one prompt."""
 
@@ -39,8 +43,12 @@ def read_prose(path: Path) -> str:
 
 
 def read_trace(path: Path) -> tuple[Arrival, ...]:
-    """A trace file. Raises USE062 and what `parse_trace` does."""
-    return parse_trace(_read(path), str(path))
+    """A trace: a file, or a folder of clients. Raises USE062, USE061, USE071 and USE076."""
+    chance = random.Random(_TRACE_SEED).random  # noqa: S311 - sizes of requests, no secret
+    try:
+        return schedule(open_trace(path, chance), str(path))
+    except OSError as problem:
+        raise HeavyliftError("USE062", {"path": str(path), "detail": str(problem)}) from problem
 
 
 def read_samples(path: Path) -> tuple[Sample, ...]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from heavylift.bench.schedule import Arrival
 from heavylift.pictures import COLOURS, Picture, Shape, data_url, draw_shape
+from heavylift.traffic.trace import Arrival
 
 BLOCK_TOKENS: Final = 512
 """Tokens that one block name of a trace stands for. Source: Mooncake's trace format."""

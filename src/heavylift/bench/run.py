@@ -24,12 +24,12 @@ from heavylift.bench.prompts import (
     chars_per_token,
 )
 from heavylift.bench.records import Figures, Forecast, Found, Load, LoadKind, Report, Sample, Stage
-from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
 from heavylift.records.served_model import ServedModel
 from heavylift.telemetry.collect_gpus import Command
 from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.telemetry.gpu_watch import GpuWatch
+from heavylift.traffic.trace import Arrival
 from heavylift.wire.client import Client, Endpoint, Identity, Limits, unanswered
 
 if TYPE_CHECKING:  # the planner is loaded only where a plan is given: a benchmark starts at once
@@ -195,7 +195,7 @@ class _Bench:
     def _arrivals(self, load: Load) -> Iterator[tuple[float, Conversation]]:
         conversations = self._conversations(load.requests)
         if load.kind is LoadKind.TRACE:
-            due = (arrival.at_s for arrival in self._wish.trace)
+            due = (arrival.at_s or 0.0 for arrival in self._wish.trace)
             return zip(due, conversations, strict=False)
         times = islice(schedule.times(load, self._chance), load.requests)
         return zip(times, conversations, strict=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # imported when a benchmark runs: --help stays fast
 
 _FILE: Final = OutputFile()
 _READABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_TRACE = click.Path(exists=True, path_type=Path)
 _RUNNABLE: Final = click.Path(exists=True, dir_okay=False, executable=True, path_type=Path)
 _COUNT: Final = click.IntRange(min=1)
 _SIMPLE_REQUESTS: Final = 10
@@ -91,7 +92,7 @@ class _Options:
     show_default=True,
     help=text("bench.arrivals"),
 )
-@click.option("--trace", type=_READABLE, help=text("bench.trace"))
+@click.option("--trace", type=_TRACE, help=text("bench.trace"))
 @click.option("--requests", "-n", type=_COUNT, help=text("bench.requests"))
 @click.option("--output-tokens", type=_COUNT, help=text("bench.output_tokens"))
 @click.option("--ignore-eos", is_flag=True, help=text("bench.ignore_eos"))

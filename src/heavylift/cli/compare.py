@@ -46,8 +46,7 @@ def command(
         racks,
         lambda rack: wish.request(planning, rack),
         knowledge,
-        # All cards are an overview; the ones named are a choice, with its speed and price.
-        with_speed=not every,
+        with_speed=True,
     )
     out = sink(as_json)
     out.record("compare", comparison)

@@ -11,15 +11,18 @@ from typing import Annotated, Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from heavylift.cli.fresh_prices import fresh_price
 from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
+from heavylift.cli.simulated import lengths_of, read_simulation, simulate_point
 from heavylift.cli.text import text
 from heavylift.cli.workload import Asked, Seconds, Volume, holds_nothing, workload_options
 from heavylift.errors import Exit, HeavyliftError, reason
 from heavylift.plan.cost import Comparison, Wanted
 from heavylift.plan.money import STATED, OwnPrices, dated_later
+from heavylift.plan.simulated import simulated_point
 from heavylift.records.decision import TokenPrice
 
 DEFAULT_TPOT_LIMIT_S = 0.05
@@ -37,6 +40,13 @@ DEFAULT_TPOT_LIMIT_S = 0.05
     help=text("option.tpot_limit"),
 )
 @click.option("--ttft", "ttft_limit_s", type=Seconds(), help=text("option.ttft_limit"))
+@click.option(
+    "--simulated",
+    "simulated_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help=text("option.simulated"),
+)
+@click.option("--slo", "slo_text", metavar="GOALS", help=text("option.decide_slo"))
 @click.option("--in-house", is_flag=True, help=text("option.in_house"))
 @click.option("--api", help=text("option.api"))
 @click.option("--rent", type=FiniteRange(0, min_open=True), help=text("option.rent"))
@@ -54,12 +64,20 @@ DEFAULT_TPOT_LIMIT_S = 0.05
 @json_option
 def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
     """Compare, show."""
+    _check_point(options)
+    found = None
+    if options["simulated_path"] is not None:
+        found = read_simulation(options["simulated_path"])
+        options = {**options, **lengths_of(found, stated=_is_stated("cached_share"))}
     asked = Asked.of(model, rack_text, options)
     out = sink(as_json)
     plan = asked.plan()
     if holds_nothing(plan):
         out.record("plan", plan)
         return Exit.NEGATIVE
+    if options["slo_text"] is not None:
+        out.step("simulate.running", name=text("decide.traffic_stated"))
+        found = simulate_point(asked, plan, options["slo_text"])
     day = options["day"]
     wanted = Wanted(
         workload=asked.workload,
@@ -69,6 +87,7 @@ def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
         output_tokens_per_day=options["tokens_per_day"],
         in_house=options["in_house"],
         api=options["api"],
+        simulated=None if found is None else simulated_point(found, plan),
         day=datetime.now(UTC).date() if day is None else date(day.year, day.month, day.day),
     )
     prices = asked.planning.catalog.prices()
@@ -85,6 +104,19 @@ def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
     lengths = f"--isl {wanted.workload.input_tokens} --osl {wanted.workload.output_tokens}"
     out.next_command(f"heavylift speed {model} --on {plan.rack.label} {lengths}")
     return Exit.OK
+
+
+def _is_stated(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not None and source is not ParameterSource.DEFAULT
+
+
+def _check_point(options: Mapping[str, Any]) -> None:
+    """A simulated point has objectives of its own: others beside them would say nothing."""
+    ways = [name for name in ("simulated_path", "slo_text") if options[name] is not None]
+    limits = any(map(_is_stated, ("tpot_limit_s", "ttft_limit_s", "concurrency")))
+    if len(ways) > 1 or (ways and limits):
+        raise click.UsageError(text("usage.simulated"))
 
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]

@@ -12,8 +12,10 @@ from typing import NoReturn
 import click
 
 from heavylift.cli.output import JsonSink, wording
-from heavylift.cli.text import keys, labelled, of_facts, printable, refusal, text
+from heavylift.cli.text import labelled, printable, sentence, text
 from heavylift.errors import Exit, HeavyliftError
+
+__all__ = ["document", "prepare_streams", "run", "sentence", "show"]
 
 
 def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
@@ -122,22 +124,3 @@ def show(error: HeavyliftError) -> None:
         click.echo(f"  {printable(defect.path)}: {problem}", err=True)
     if error.hint_command:
         click.echo(f"\n{labelled('hint', error.hint_command)}", err=True)
-
-
-def sentence(error: HeavyliftError) -> str:
-    """The error's text; for a refused layout the reason, for an unknown name the near ones."""
-    params = {
-        name: of_facts(value) if isinstance(value, str) else value
-        for name, value in error.params.items()
-    }
-    if "refusal" in params:
-        params["why"] = refusal(str(params["refusal"]), params)
-    reason_key = f"recipe.why.{params.get('why')}"
-    if reason_key in keys():
-        params["why"] = text(reason_key)
-    words = text(f"error.{error.code}", **params)
-    if error.params.get("suggestion"):
-        return f"{words}; {text('error.suggestion', suggestion=error.params['suggestion'])}"
-    if error.params.get("known"):
-        return f"{words}; {text('error.known', known=error.params['known'])}"
-    return words

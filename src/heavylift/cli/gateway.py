@@ -31,6 +31,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--tls-key", type=_FILE, help=text("help.gateway.tls_key"))
 @click.option("--reuse-port", is_flag=True, help=text("help.gateway.reuse_port"))
 @click.option("--audit-bodies", is_flag=True, help=text("help.gateway.audit_bodies"))
+@click.option("--redact", "rules", type=_FILE, help=text("help.gateway.redact"))
+@click.option("--batches", metavar="URL", help=text("help.gateway.batches"))
+@click.option("--pd-prefill", multiple=True, metavar="URL", help=text("help.gateway.pd_prefill"))
+@click.option("--pd-decode", multiple=True, metavar="URL", help=text("help.gateway.pd_decode"))
+@click.option("--router", metavar="NAME", help=text("help.gateway.router"))
 def command(
     *,
     upstreams: tuple[str, ...],
@@ -42,21 +47,45 @@ def command(
     tls_key: Path | None,
     reuse_port: bool,
     audit_bodies: bool,
+    rules: Path | None,
+    batches: str | None,
+    pd_prefill: tuple[str, ...],
+    pd_decode: tuple[str, ...],
+    router: str | None,
 ) -> int:
     """Serve until SIGTERM."""
     import contextlib
     import os
 
     from heavylift.cli.errors import sentence
-    from heavylift.gateway.config import UPSTREAM_KEY, Settings, Tls, read_file, routes
+    from heavylift.cli.keys import opened_store
+    from heavylift.gateway.config import (
+        BATCH_KEY,
+        DATABASE_URL,
+        UPSTREAM_KEY,
+        Settings,
+        Tls,
+        read_file,
+        routes,
+    )
+    from heavylift.gateway.redaction import read_rules, redaction
     from heavylift.gateway.request import Policy
+    from heavylift.gateway.router import plan_router
     from heavylift.gateway.routing import State, Worker
     from heavylift.gateway.serve import serve
-    from heavylift.gateway.store import default_folder, open_store
+    from heavylift.gateway.store import default_folder
+    from heavylift.wire.client import Endpoint
 
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError(text("usage.gateway.tls"))
+    if rules is not None and not audit_bodies:
+        raise click.UsageError(text("usage.gateway.redact"))
+    if (pd_prefill or pd_decode) and router is None:
+        raise click.UsageError(text("usage.gateway.router"))
     file = read_file(config)
+    plan = None if router is None else plan_router(router, pd_prefill, pd_decode)
+    if plan is not None:
+        upstreams = (*upstreams, plan.url)
     folder = state or default_folder()
     settings = Settings(
         folder=folder,
@@ -69,7 +98,11 @@ def command(
         body_bytes=file.body_bytes,
         tls=None if tls_cert is None or tls_key is None else Tls(certificate=tls_cert, key=tls_key),
         reuse_port=reuse_port,
-        audit_bodies=audit_bodies,
+        redact=redaction(read_rules(rules)) if audit_bodies else None,
+        batches=None if batches is None else Endpoint.parse(batches).base_url,
+        batch_key=os.environ.get(BATCH_KEY) or None,
+        router=plan,
+        database=os.environ.get(DATABASE_URL) or None,
     )
     out = sink(as_json=False)
 
@@ -81,7 +114,7 @@ def command(
             elif before is State.OUT:
                 out.note("gateway.worker_back", url=url)
 
-    with open_store(folder) as store:
+    with opened_store(folder) as store:
         if not store.keys():
             out.note("gateway.no_keys")
     return serve(settings, sentence, lambda url: out.note("gateway.listening", url=url), on_worker)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
+
+if TYPE_CHECKING:
+    from heavylift.gateway.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,6 +73,20 @@ def state_option(function: F) -> F:
     return decorated
 
 
+def opened_store(state: Path | None, *, must_exist: bool = False) -> AbstractContextManager[Store]:
+    """Keys and usage: in the database that the environment names, else in the state folder."""
+    import os
+
+    from heavylift.gateway.config import DATABASE_URL
+    from heavylift.gateway.postgres import open_remote_store
+    from heavylift.gateway.store import default_folder, open_store
+
+    url = os.environ.get(DATABASE_URL)
+    if url:
+        return open_remote_store(url)
+    return open_store(state or default_folder(), must_exist=must_exist)
+
+
 def limit_options(function: F) -> F:
     """Adds the options of the limits."""
     for name in reversed(_LIMITS):
@@ -92,6 +110,7 @@ def command() -> None:
 @click.option("--model", "models", multiple=True, help=text("help.keys.model"))
 @click.option("--allow-ip", "networks", multiple=True, help=text("help.keys.allow_ip"))
 @click.option("--expires", type=Duration(1), help=text("help.keys.expires"))
+@click.option("--batches", is_flag=True, help=text("help.keys.batches"))
 @click.option("--admin", is_flag=True, help=text("help.keys.admin"))
 @state_option
 @json_option
@@ -103,6 +122,7 @@ def create(
     models: tuple[str, ...],
     networks: tuple[str, ...],
     expires: float | None,
+    batches: bool,
     admin: bool,
     state: Path | None,
     as_json: bool,
@@ -113,10 +133,9 @@ def create(
 
     from heavylift.gateway.keys import DEFAULT_MAX_OUTPUT_TOKENS, Scope
     from heavylift.gateway.quota import Limits
-    from heavylift.gateway.store import default_folder, open_store
 
     now = time.time()
-    with open_store(state or default_folder()) as store:
+    with opened_store(state) as store:
         created = store.create_key(
             name,
             now_epoch_s=now,
@@ -127,6 +146,7 @@ def create(
             limits=Limits(**limits),
             max_output_tokens=max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS,
             expires_at=None if expires is None else now + expires,
+            batches=batches,
             unique=True,
         )
     out = sink(as_json)
@@ -140,9 +160,8 @@ def create(
 def list_(state: Path | None, as_json: bool) -> None:
     """List the keys, without secrets."""
     from heavylift.gateway.admin import view
-    from heavylift.gateway.store import default_folder, open_store
 
-    with open_store(state or default_folder(), must_exist=True) as store:
+    with opened_store(state, must_exist=True) as store:
         keys = tuple(map(view, store.keys()))
     out = sink(as_json)
     out.record("keys", keys)
@@ -159,9 +178,8 @@ def revoke(key: str, state: Path | None, as_json: bool) -> None:
     import time
 
     from heavylift.gateway.admin import view
-    from heavylift.gateway.store import default_folder, open_store
 
-    with open_store(state or default_folder(), must_exist=True) as store:
+    with opened_store(state, must_exist=True) as store:
         revoked = store.revoke_key(key, now_epoch_s=time.time())
     sink(as_json).record("keys", (view(revoked),))
 
@@ -177,9 +195,7 @@ def rotate(key: str, grace: float, state: Path | None, as_json: bool) -> None:
     """Give a key a new secret."""
     import time
 
-    from heavylift.gateway.store import default_folder, open_store
-
-    with open_store(state or default_folder(), must_exist=True) as store:
+    with opened_store(state, must_exist=True) as store:
         rotated = store.rotate_key(key, now_epoch_s=time.time(), grace_s=grace)
     out = sink(as_json)
     out.record("keys", rotated)
@@ -193,8 +209,7 @@ def rotate(key: str, grace: float, state: Path | None, as_json: bool) -> None:
 def team(name: str, state: Path | None, **limits: int | None) -> None:
     """Set the limits that the keys of a team share."""
     from heavylift.gateway.quota import Limits
-    from heavylift.gateway.store import default_folder, open_store
 
-    with open_store(state or default_folder()) as store:
+    with opened_store(state) as store:
         store.set_team(name, Limits(**limits))
     sink(as_json=False).note("keys.team_set", team=name)

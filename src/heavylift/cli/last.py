@@ -11,7 +11,6 @@ import msgspec
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError, reason
 from heavylift.facts.catalog import Catalog
-from heavylift.plan.receipts import mismatch
 from heavylift.records.plan import Plan
 from heavylift.records.receipt import Receipt
 from heavylift.state.paths import state_dir
@@ -61,22 +60,14 @@ def kept_receipt(plan: Plan) -> Receipt | None:
         return None
     import sqlite3
 
-    from heavylift.state.deployments import open_deployments
+    from heavylift.state.kept_receipts import newest_receipt
 
     try:
-        with open_deployments(path) as store:
-            kept = store.receipts(
-                model=plan.model,
-                variant=plan.variant,
-                engine=plan.engine,
-                rack=plan.rack.label,
-                layout=plan.layout,
-            )
+        return newest_receipt(path, plan)
     except (HeavyliftError, sqlite3.Error, msgspec.MsgspecError):
         # A plan rests on facts; a store that cannot be read takes nothing away from it.
         click.echo(text("plan.store_unreadable", path=path), err=True)
         return None
-    return next((receipt for receipt in kept if mismatch(receipt, plan) is None), None)
 
 
 def _deployments_path() -> Path | None:

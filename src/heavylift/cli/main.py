@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "metrics": "metrics",
     "quality": "quality",
     "batch": "batch",
+    "web": "web",
     "gateway": "gateway",
     "keys": "keys",
     "usage": "usage",

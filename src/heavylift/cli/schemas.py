@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from heavylift.bench.records import Comparison as BenchComparison
 from heavylift.bench.records import Report
+from heavylift.gateway import openapi
 from heavylift.quality.records import Comparison
 from heavylift.records.json_schema import RECORDS, files
 from heavylift.verify.records import Verification
@@ -22,6 +25,8 @@ REPORTS: Final[dict[str, type]] = {
     "quality": Comparison,
 }
 """Name of the schema file -> the report of a stage."""
+ADMIN: Final = "gateway-admin.openapi.json"
+"""The file that describes the gateway's admin routes."""
 
 
 def main(folder: Path) -> None:
@@ -29,6 +34,8 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files(RECORDS | REPORTS).items():
         (folder / name).write_bytes(content)
+    admin = msgspec.json.format(msgspec.json.encode(openapi.document()), indent=2)
+    (folder / ADMIN).write_bytes(admin + b"\n")
 
 
 if __name__ == "__main__":

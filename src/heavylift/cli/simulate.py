@@ -95,7 +95,7 @@ def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
     """Run, show; 1 when the objectives are missed at every speed."""
     from heavylift.simulating import runner
 
-    goals = _goals(options["slo_text"])
+    goals = goals_of(options["slo_text"])
     traffic = _Traffic.of(options, Planning().knowledge(model).model.model.max_context.value)
     sized = {**options, "isl": round(traffic.sizes[0]), "osl": max(1, round(traffic.sizes[1]))}
     asked = Asked.of(model, rack_text, sized)
@@ -125,7 +125,7 @@ def command(model: str, rack_text: str, as_json: bool, **options: Any) -> int:
     return Exit.NEGATIVE if found.verdict is FleetVerdict.MISSES else Exit.OK
 
 
-def _goals(stated: str | None) -> tuple[Goal, ...]:
+def goals_of(stated: str | None) -> tuple[Goal, ...]:
     """The objectives. Raises USE092 for a metric that steps do not show."""
     if stated is None:
         return ()
@@ -176,7 +176,7 @@ class _Traffic:
             shape = replace(shape, context_tokens_most=longest)
             return cls(stated, shape, sizes_of(shape), rate)
         path = Path(stated)
-        if not path.is_file():
+        if not path.exists():
             raise click.UsageError(text("usage.trace", value=stated, known=", ".join(shapes)))
         from heavylift.simulating import trace_figures
 

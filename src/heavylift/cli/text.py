@@ -2,80 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import re
-from collections.abc import Sequence
-from typing import Any
+from heavylift.locale.text import (
+    keys,
+    labelled,
+    listed,
+    of_facts,
+    printable,
+    refusal,
+    sentence,
+    text,
+    words,
+)
 
-from heavylift.locale.catalogue import FACTS, keys, template, words
-
-__all__ = ["keys", "labelled", "listed", "of_facts", "printable", "refusal", "text", "words"]
-
-
-def text(key: str, /, **params: Any) -> str:
-    """The text of `key` with `params` filled in. An unknown key raises KeyError: a test's job.
-
-    Words in `params` may be a stranger's: what does not print in them is shown as an escape. Where
-    the catalogue writes `{name:lines}`, each line of the words begins one of its own, indented.
-    """
-    found = template(key)
-    if not params:
-        return found.replace("{{", "{").replace("}}", "}")
-    return found.format(**{name: _made_safe(value) for name, value in params.items()})
-
-
-def listed(words: Sequence[str], key: str = "list.words") -> str:
-    """Words or clauses one after the other, parted as the language parts them."""
-    if not words:
-        return ""
-    return functools.reduce(lambda first, rest: text(key, first=first, rest=rest), words)
-
-
-def labelled(key: str, words: str) -> str:
-    """Words after the name of what they are."""
-    return text("label", name=text(key), words=words)
-
-
-def of_facts(english: str) -> str:
-    """A sentence of the facts in the language in use; in English where nobody translated it."""
-    return words(FACTS, english)
-
-
-def printable(words: str) -> str:
-    """`words` with everything a terminal would act on or not show as a backslash escape."""
-    if words.isprintable():
-        return words
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in words
-    )
-
-
-class _Words(str):
-    """A text parameter. Only the catalogue decides whether its line breaks are kept."""
-
-    __slots__ = ()
-
-    def __format__(self, spec: str) -> str:
-        if spec == "lines":
-            return "".join(f"\n  {printable(line)}" for line in self.splitlines())
-        shown = printable(str(self))
-        asked = re.fullmatch(r"([<>]?)(\d+)(?:\.(\d+))?s?", spec)
-        if asked is None or shown.isascii():
-            return format(shown, spec)
-        # Widths in a catalogue are meant in cells.
-        from heavylift.cli import cells
-
-        side, width, most = asked.groups()
-        kept = shown if most is None else cells.clipped(shown, int(most))
-        return (cells.right if side == ">" else cells.left)(kept, int(width))
-
-
-def _made_safe(value: Any) -> Any:
-    return _Words(value) if isinstance(value, str) else value
-
-
-def refusal(code: str, params: dict[str, Any]) -> str:
-    """Why a layout was refused or lost. What an engine does not offer is a sentence each."""
-    key = f"refusal.{code}"
-    return text(f"{key}.{params['what']}" if code == "not_offered" else key, **params)
+__all__ = [
+    "keys",
+    "labelled",
+    "listed",
+    "of_facts",
+    "printable",
+    "refusal",
+    "sentence",
+    "text",
+    "words",
+]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heavylift.cli.keys import state_option
+from heavylift.cli.keys import opened_store, state_option
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 
@@ -35,14 +35,14 @@ def command(by: Grouping, since: object, as_csv: bool, state: Path | None, as_js
     import calendar
     from datetime import datetime
 
+    from heavylift.facts.catalog import Catalog
     from heavylift.gateway.quota import DAY_S
-    from heavylift.gateway.store import default_folder, open_store
 
     if as_csv and as_json:
         raise click.UsageError(text("usage.json_or_csv"))
     first = calendar.timegm(since.timetuple()) // DAY_S if isinstance(since, datetime) else 0
-    with open_store(state or default_folder(), must_exist=True) as store:
-        rows = store.usage(by, since_day=first)
+    with opened_store(state, must_exist=True) as store:
+        rows = store.priced_usage(by, Catalog().prices().api, since_day=first)
     if as_csv:
         _write_csv(by, rows)
         return
@@ -60,6 +60,8 @@ def _write_csv(by: Grouping, rows: tuple[Usage, ...]) -> None:
         "completion_tokens",
         "cached_tokens",
         "estimated",
+        "cost_usd_low",
+        "cost_usd_high",
     )
     writer = csv.writer(sys.stdout)
     writer.writerow(fields)

@@ -123,6 +123,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (CacheRule, "reserved_states"),
         (CacheRule, "states_per_draft_token"),
         (CachePattern, "window"),
+        (CachePattern, "attends"),
         (KvDtypeRule, "scale_bytes_per_vector"),
         (QuantisedFacts, "layers"),
         (MemoryRule, "low"),

@@ -113,7 +113,9 @@ class CachePattern:
     `split`: `heads` (over tensor parallelism, as far as there are `heads`), or `replicated` (a
     latent that every tensor rank holds whole). Decode context parallelism splits the tokens of
     either. `window` tokens at most are kept (0 = all); `tokens_per_entry` tokens share one entry.
-    `draft_layers` names the prediction layers that keep one too, when they are loaded.
+    `draft_layers` names the prediction layers that keep one too, when they are loaded. `attends` is
+    how many channels of a query meet each kept entry, scores and values together, over all heads; 0
+    = as many entries whatever the length (a fixed choice of them), or not known.
     """
 
     id: str
@@ -123,6 +125,7 @@ class CachePattern:
     heads: str | int = 1
     window: str | int = 0
     tokens_per_entry: str | int = 1
+    attends: str | int = 0
     draft_layers: str | None = None
 
 

@@ -57,8 +57,9 @@ class SpeedClassFacts(Rule):
 class SpeedSpreadFacts(Rule):
     """How measured times lie about the model in a setting that is no class.
 
-    `setting`: `unseen` (a class that was left out), `anchored` (fixed cost taken from one point of
-    the same service), `ttft` (time to first token, any class), `speculation` (beside the class).
+    `setting`: `unseen` (a class that was left out), `thin` (fixed cost taken from one other sweep
+    of the class), `anchored` (fixed cost taken from one point of the same service), `ttft` (time to
+    first token, any class), `speculation` (beside the class).
     """
 
     setting: str

@@ -6,9 +6,10 @@ Texts for people are not made here: errors are codes, and `say` turns one into a
 from __future__ import annotations
 
 import asyncio
+import functools
+import os
 import re
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,9 +20,10 @@ import msgspec
 from aiohttp import ClientConnectionError, web
 
 from heavylift.errors import HeavyliftError
-from heavylift.gateway import keys, quota, relay
+from heavylift.gateway import keys, openapi, quota, relay
 from heavylift.gateway.admin import Admin
 from heavylift.gateway.audit import Audit, Line
+from heavylift.gateway.batches import Batches, is_batch_path
 from heavylift.gateway.carrier import Answer, Carrier, ClientGone, Failed, Job, status_of
 from heavylift.gateway.config import Settings
 from heavylift.gateway.connection import Connection
@@ -46,6 +48,9 @@ _STATUS: Final[Mapping[str, tuple[HTTPStatus, str, str]]] = {
     "GW012": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
     "STA004": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
     "GW020": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
+    "GW015": (HTTPStatus.CONFLICT, *_INVALID),
+    "GW025": (HTTPStatus.BAD_GATEWAY, "upstream_error", "api_error"),
+    "GW024": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
     "GW030": (HTTPStatus.BAD_REQUEST, *_INVALID),
     "GW031": (HTTPStatus.BAD_REQUEST, *_INVALID),
     "GW032": (HTTPStatus.BAD_REQUEST, *_INVALID),
@@ -61,6 +66,7 @@ _STATUS: Final[Mapping[str, tuple[HTTPStatus, str, str]]] = {
     "GW041": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
     "GW042": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
     "GW043": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
+    "GW047": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
     "GW044": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
     "GW045": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
     "GW046": (HTTPStatus.METHOD_NOT_ALLOWED, *_INVALID),
@@ -121,13 +127,17 @@ class Gateway:
         say: Say,
     ) -> None:
         self._settings = settings
-        self._store = ledger.store
         self._ledger = ledger
         self._fleet = fleet
         self._carrier = carrier
         self._audit = audit
         self._say = say
-        self._admin = Admin(fleet, ledger)
+        self._admin = Admin(fleet)
+        self._batches = (
+            None
+            if settings.batches is None
+            else Batches(settings.batches, settings.batch_key, settings.times)
+        )
         self.draining = False
         self.visits = 0
         """Requests being answered."""
@@ -197,21 +207,27 @@ class Gateway:
             return await self._infer(request, route, visit)
         if path == _MODELS or path.startswith(f"{_MODELS}/"):
             _expect_method(request, "GET")
-            key = self._authenticate(request, visit, Scope.INFER)
+            key = await self._authenticate(request, visit, Scope.INFER)
             return self._models(key, path.removeprefix(_MODELS).strip("/"))
+        if self._batches is not None and is_batch_path(path):
+            return await self._batch(request, self._batches, visit)
         if path.startswith("/admin/"):
-            self._authenticate(request, visit, Scope.ADMIN)
+            await self._authenticate(request, visit, Scope.ADMIN)
+            if path == openapi.PATH and request.method == "GET":
+                return _json(openapi.document())
             body = await self._body(request, visit)
-            document, status = self._admin.answer(request.method, path, request.query, body)
+            document, status = await self._ledger.manage(
+                lambda store: self._admin.answer(store, request.method, path, request.query, body)
+            )
             return _json(document, status)
         raise HeavyliftError("GW045", {"path": path[:200]})
 
     # --- who -------------------------------------------------------------------------------------
 
-    def _authenticate(self, request: web.BaseRequest, visit: Visit, scope: Scope) -> Key:
+    async def _authenticate(self, request: web.BaseRequest, visit: Visit, scope: Scope) -> Key:
         presented = _presented(request.headers)
         key_id = None if presented is None else keys.id_of(presented)
-        kept = None if key_id is None else self._store.key(key_id)
+        kept = None if key_id is None else await self._ledger.key(key_id)
         denial = keys.judge(
             presented or "", kept, scope=scope, address=visit.address, now_epoch_s=time.time()
         )
@@ -239,7 +255,7 @@ class Gateway:
     async def _infer(
         self, request: web.BaseRequest, route: Route, visit: Visit
     ) -> web.StreamResponse:
-        key = self._authenticate(request, visit, Scope.INFER)
+        key = await self._authenticate(request, visit, Scope.INFER)
         body = await self._body(request, visit)
         if self._audit.keeps_bodies:
             visit.body = self._audit.body(body)
@@ -251,13 +267,29 @@ class Gateway:
         )
         visit.model, visit.stream = asked.model, asked.stream
         model = self._model(key, asked)
-        reservation = await self._reserve(key, asked, visit)
+        reservation = await self._admitted(key, asked.model, asked.bound, visit)
         job = Job(asked=asked, model=model, bound=reservation.bound, began_at=visit.began_at)
         visit.job = job
         try:
             return await self._carry(request, visit, job)
         finally:
             self._ledger.settle(reservation.id, job.cost())
+
+    async def _batch(
+        self, request: web.BaseRequest, batches: Batches, visit: Visit
+    ) -> web.StreamResponse:
+        """A request for the batch server. It takes no tokens here: its rows are asked elsewhere."""
+        key = await self._authenticate(request, visit, Scope.INFER)
+        if not key.batches:
+            raise HeavyliftError("GW047")
+        visit.bytes_in = request.content_length or 0
+        given = await self._admitted(key, "", quota.Bound(prompt_tokens=0, output_tokens=0), visit)
+        try:
+            response = await batches.pass_on(self._carrier.session, request, visit.headers)
+        finally:
+            self._ledger.settle(given.id, quota.NOTHING)
+        visit.status = response.status
+        return response
 
     def _model(self, key: Key, asked: Asked) -> str:
         if not key.allows_model(asked.model):
@@ -269,8 +301,10 @@ class Gateway:
             raise HeavyliftError("GW044" if known else "GW060", {"model": asked.model[:200]})
         return model
 
-    async def _reserve(self, key: Key, asked: Asked, visit: Visit) -> Reservation:
-        given = await self._ledger.reserve(key, asked.model, asked.bound)
+    async def _admitted(
+        self, key: Key, model: str, bound: quota.Bound, visit: Visit
+    ) -> Reservation:
+        given = await self._ledger.reserve(key, model, bound)
         if isinstance(given, Refusal):
             visit.headers |= _refusal_headers(given)
             raise HeavyliftError(
@@ -337,6 +371,8 @@ class Gateway:
     def _error(
         self, visit: Visit, error: HeavyliftError, status: HTTPStatus | None = None
     ) -> web.Response:
+        if error.code == "GW023":  # where the database is concerns no client
+            error = HeavyliftError("GW024")
         usual, openai_type, anthropic_type = _STATUS.get(
             error.code, (HTTPStatus.BAD_REQUEST, *_INVALID)
         )
@@ -430,20 +466,28 @@ class _StreamClient:
         self._job = job
         self._say = say
         self.began = False
-        self.response = web.StreamResponse()
+        self._response: web.StreamResponse | None = None
+
+    @property
+    def response(self) -> web.StreamResponse:
+        """The reply; made when it is first asked for, as most replies are whole ones."""
+        if self._response is None:
+            self._response = web.StreamResponse()
+        return self._response
 
     async def send(self, events: bytes) -> None:
         """Write events; the first write begins the reply. Raises `ClientGone`."""
+        response = self._response or self.response
         try:
             if not self.began:
-                self.response.content_type = "text/event-stream"
-                self.response.headers["Cache-Control"] = "no-cache"
-                self.response.headers["X-Accel-Buffering"] = "no"
-                self.response.headers["Server"] = "heavylift"
-                self.response.headers.update(self._visit.headers)
-                await self.response.prepare(self._request)
+                response.content_type = "text/event-stream"
+                response.headers["Cache-Control"] = "no-cache"
+                response.headers["X-Accel-Buffering"] = "no"
+                response.headers["Server"] = "heavylift"
+                response.headers.update(self._visit.headers)
+                await response.prepare(self._request)
                 self.began = True
-            await self.response.write(events)
+            await response.write(events)
         except (ClientConnectionError, ConnectionError) as problem:
             raise ClientGone from problem
         self._job.bytes_out += len(events)
@@ -469,8 +513,10 @@ class _StreamClient:
 
 
 def _visit(request: web.BaseRequest) -> Visit:
-    given = request.headers.get("x-request-id", "")
-    request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    given = request.headers.get("x-request-id")
+    if given is None or not _REQUEST_ID.fullmatch(given):
+        given = os.urandom(16).hex()
+    request_id = given
     route = ROUTES.get(request.path)
     peer = request.transport and request.transport.get_extra_info("peername")
     return Visit(
@@ -545,5 +591,10 @@ def _json(document: Any, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
 
 
 def _rfc3339(epoch_s: float) -> str:
-    when = datetime.fromtimestamp(epoch_s, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole_s, ms = divmod(int(epoch_s * 1000), 1000)
+    return f"{_second(whole_s)}.{ms:03d}Z"
+
+
+@functools.lru_cache(maxsize=4)
+def _second(epoch_s: int) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -109,8 +109,3 @@ def open_audit(path: Path, *, redact: Redact | None = None) -> Iterator[Audit]:
         yield Audit(descriptor, redact=redact)
     finally:
         os.close(descriptor)
-
-
-def redact_nothing(content: bytes) -> bytes:
-    """The body as it is: what `--audit-bodies` keeps unless a hook is named."""
-    return content

@@ -136,6 +136,14 @@ class Carrier:
         if self._session is not None:
             await self._session.close()
 
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The pool of connections; only while the carrier is open."""
+        if self._session is None:
+            message = "the carrier is not open"
+            raise RuntimeError(message)
+        return self._session
+
     async def carry(self, job: Job, headers: dict[str, str], client: Downstream) -> Answer | None:
         """The worker's whole reply, or None when it was streamed to the client.
 
@@ -210,9 +218,6 @@ class Carrier:
     async def _open(
         self, job: Job, flight: Flight, headers: dict[str, str]
     ) -> aiohttp.ClientResponse:
-        if self._session is None:
-            message = "the carrier is not open"
-            raise RuntimeError(message)
         route = job.asked.route
         body = job.asked.body(job.model, job.bound)
         allowed_s = flight.allowed_s
@@ -224,7 +229,7 @@ class Carrier:
         job.tokens_seen = 0 if job.asked.stream else job.bound.output_tokens
         try:
             async with asyncio.timeout(allowed_s) as flight.scope:
-                return await self._session.post(
+                return await self.session.post(
                     f"{flight.worker.upstream.url}{route.path}",
                     data=body,
                     headers=headers | self._key_headers(route.style),

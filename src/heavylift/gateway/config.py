@@ -10,10 +10,17 @@ from typing import Annotated, Final
 import msgspec
 
 from heavylift.errors import HeavyliftError
+from heavylift.gateway.audit import Redact
 from heavylift.gateway.request import IMAGE_TOKENS, Policy
+from heavylift.gateway.router import RouterPlan
 from heavylift.gateway.routing import Lane, Routes, Upstream
 from heavylift.wire.client import Endpoint
 
+DATABASE_URL: Final = "HEAVYLIFT_GATEWAY_DATABASE"
+"""The environment variable with the address of a Postgres database. Never an option: it may hold a
+password, and options are seen."""
+BATCH_KEY: Final = "HEAVYLIFT_BATCH_KEY"
+"""The environment variable with the key that the batch server asks for."""
 UPSTREAM_KEY: Final = "HEAVYLIFT_UPSTREAM_KEY"
 """The environment variable with the key that workers ask for. Never an option: options are seen."""
 
@@ -60,7 +67,11 @@ class Tls:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """Everything a gateway is told. `worker_key` is sent to workers in place of a client's key."""
+    """Everything a gateway is told. `worker_key` is sent to workers in place of a client's key,
+    `database` is the address of a Postgres database; None = a file in the folder. `router` runs
+    beside the gateway; `batches` is where a batch server listens. `redact` decides what is kept of
+    bodies; None = they are not kept.
+    """
 
     folder: Path
     routes: Routes
@@ -72,7 +83,11 @@ class Settings:
     body_bytes: int = 64 * 2**20
     tls: Tls | None = None
     reuse_port: bool = False
-    audit_bodies: bool = False
+    database: str | None = field(default=None, repr=False)
+    router: RouterPlan | None = None
+    batches: str | None = None
+    batch_key: str | None = field(default=None, repr=False)
+    redact: Redact | None = None
 
 
 class _Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -40,8 +40,9 @@ class Key:
     """A key as it is kept. Times are wall-clock epoch seconds; empty lists allow everything.
 
     `shown` is the beginning that tells keys apart in a list. `team_limits` are those of `team`,
-    `max_output_tokens` caps every answer. After a rotation the secret before it is good until
-    `previous_until`: one id, so that both share one quota.
+    `max_output_tokens` caps every answer, `batches` opens the files and batches routes. After a
+    rotation the secret before it is good until `previous_until`: one id, so that both share one
+    quota.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Key:
     limits: Limits = NO_LIMITS
     team_limits: Limits = NO_LIMITS
     max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
+    batches: bool = False
     created_at: float
     expires_at: float | None = None
     revoked_at: float | None = None

@@ -5,10 +5,10 @@ in the same transaction. A gateway process holds a lock for as long as it lives;
 is gone are charged their bound by whichever gateway notices first, so that a killed gateway
 neither leaks a reservation nor gives anything away.
 
-The event loop does the writing itself: a transaction takes some tens of microseconds, less than a
-trip to another thread, and all that came in one turn of the loop share one. A transaction is safe
-from the end of the process at once and from a power cut after the next checkpoint, which a thread
-makes every second.
+On a host's own file the event loop does the writing itself: a transaction takes some tens of
+microseconds, less than a trip to another thread, and all that came in one turn of the loop share
+one. A transaction is safe from the end of the process at once and from a power cut after the next
+checkpoint, which a thread makes every second.
 """
 
 from __future__ import annotations
@@ -20,16 +20,23 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from heavylift.errors import HeavyliftError
 from heavylift.gateway import quota
+from heavylift.gateway.books import Books, Lost, Reservation, Settlement, Wish
+from heavylift.gateway.database import Database, SqliteDatabase
 from heavylift.gateway.keys import Key
-from heavylift.gateway.quota import Bound, Cost, Limits, Moment, Refusal, Slice, Taken
+from heavylift.gateway.quota import Bound, Cost, Moment, Refusal
 from heavylift.gateway.store import DATABASE, SCHEMA, Store
 from heavylift.state.db import open_database, transaction, writer_lock
+
+__all__ = ["Ledger", "Lost", "Reservation", "open_ledger"]
+
+T = TypeVar("T")
+Clock = Callable[[], float]
 
 _BUSY_MS: Final = 5
 """How long a write waits inside the event loop for another process; then it is tried again."""
@@ -37,68 +44,16 @@ _RETRY_S: Final = 0.005
 _GIVE_UP_S: Final = 5.0
 _SETTLE_DELAY_S: Final = 0.01
 """How long a settlement waits for company: it is in no hurry, its reservation still stands."""
-_LEAST_OUTPUT: Final = 16
-"""An open-ended answer is shortened to what the quota has left, but not below this."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-
-Steady = Callable[[], float]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reservation:
-    """An admitted request. `bound` is what it may cost, with an open length made definite.
-
-    `tokens_left` and `requests_left` are what the key has after it; None = not limited.
-    """
-
-    id: int
-    key_id: str
-    bound: Bound
-    tokens_left: int | None
-    requests_left: int | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lost:
-    """A request whose gateway died, and what it was charged."""
-
-    key_id: str
-    model: str
-    began_at: float
-    cost: Cost
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A row of `open_request`: whose it is, where it counts, and the most it may cost."""
-
-    id: int
-    key_id: str
-    team: str | None
-    model: str
-    slice: int
-    day: int
-    began_at: float
-    prompt_tokens: int
-    output_tokens: int
-
-
-_HELD: Final = ", ".join(field.name for field in fields(_Held))
 
 
 @dataclass(slots=True)
-class _Reserve:
-    key: Key
-    model: str
-    bound: Bound
+class Waiting:
+    """A wish, since when it waits, and where its answer goes."""
+
+    wish: Wish
     since: float
     answer: asyncio.Future[Reservation | Refusal]
-
-
-@dataclass(frozen=True, slots=True)
-class _Settle:
-    id: int
-    cost: Cost
 
 
 class Ledger:
@@ -106,29 +61,37 @@ class Ledger:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
-        folder: Path,
-        holder: str,
+        database: Database,
+        books: Books,
         *,
-        steady: Steady,
-        epoch: Callable[[], float],
+        clocks: tuple[Clock, Clock],
+        folder: Path,
     ) -> None:
-        self.store = Store(connection)
-        self._connection = connection
+        """`clocks`: one that never jumps, and the wall clock. `folder`: of the locks of holders."""
+        self.store = Store(database)
+        self.database = database
+        self._books = books
+        self._clocks = clocks
         self._folder = folder
-        self._holder = holder
-        self._steady = steady
-        self._epoch = epoch
-        self._reserves: deque[_Reserve] = deque()
-        self._settles: deque[_Settle] = deque()
+        self._waiting: deque[Waiting] = deque()
+        self._settles: deque[Settlement] = deque()
         self._timer: asyncio.Handle | None = None
         self._hurry = False
 
     def now(self) -> Moment:
         """Now, on both clocks."""
-        return Moment(steady_s=self._steady(), epoch_s=self._epoch())
+        steady, epoch = self._clocks
+        return Moment(steady_s=steady(), epoch_s=epoch())
 
     # --- for the event loop ---------------------------------------------------------------------
+
+    async def key(self, key_id: str) -> Key | None:
+        """The key of this id as it is now, with the limits of its team; None when there is none."""
+        return self.store.key(key_id)
+
+    async def manage(self, work: Callable[[Store], T]) -> T:
+        """What some work on keys and usage brings."""
+        return work(self.store)
 
     async def reserve(self, key: Key, model: str, bound: Bound) -> Reservation | Refusal:
         """The reservation of a request, or why it is not admitted.
@@ -137,23 +100,25 @@ class Ledger:
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Reservation | Refusal] = loop.create_future()
-        self._reserves.append(_Reserve(key, model, bound, loop.time(), answer))
+        self._waiting.append(Waiting(Wish(key, model, bound), loop.time(), answer))
         self._flush_soon()
         try:
             return await answer
         except asyncio.CancelledError:
             # Admitted in the same turn in which the client went: nobody else knows of the row.
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                given = answer.result()
-                if isinstance(given, Reservation):
-                    self.settle(given.id, quota.NOTHING)
+                self._give_back(answer.result())
             raise
+
+    def _give_back(self, given: Reservation | Refusal) -> None:
+        if isinstance(given, Reservation):
+            self.settle(given.id, quota.NOTHING)
 
     def settle(self, reservation_id: int, cost: Cost) -> None:
         """Put the cost in the place of the reservation. Never fails: it is tried until it is done;
         until then the reservation stands.
         """
-        self._settles.append(_Settle(reservation_id, cost))
+        self._settles.append(Settlement(reservation_id, cost))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SETTLE_DELAY_S, self._flush)
 
@@ -170,197 +135,85 @@ class Ledger:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_soon(self._flush)
 
-    def _flush(self) -> None:
+    def _take(self) -> tuple[list[Waiting], list[Settlement]]:
+        """What waits. Settlements stay until they are written."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._hurry = None, False
-        reserves = [one for one in self._reserves if not one.answer.done()]
-        self._reserves.clear()
-        settles = list(self._settles)
-        if not reserves and not settles:
-            return
-        now = self.now()
-        try:
-            with transaction(self._connection):
-                for done in settles:
-                    self._do_settle(done.id, done.cost)
-                answers = [self._do_reserve(one.key, one.model, one.bound, now) for one in reserves]
-        except (HeavyliftError, sqlite3.Error) as problem:
-            self._try_again(reserves, problem)
-            return
-        self._settles.clear()
-        for one, answer in zip(reserves, answers, strict=True):
-            one.answer.set_result(answer)
+        waiting = [one for one in self._waiting if not one.answer.done()]
+        self._waiting.clear()
+        return waiting, list(self._settles)
 
-    def _try_again(self, reserves: list[_Reserve], problem: Exception) -> None:
+    def _flush(self) -> None:
+        waiting, settles = self._take()
+        if not waiting and not settles:
+            return
+        try:
+            answers = self._write(waiting, settles)
+        except (HeavyliftError, sqlite3.Error) as problem:
+            self._try_again(waiting, problem)
+        else:
+            self._done(waiting, settles, answers)
+
+    def _write(
+        self, waiting: list[Waiting], settles: list[Settlement]
+    ) -> list[Reservation | Refusal]:
+        self._books.attempted.clear()
+        with self.database.transaction():
+            return self._books.book(settles, [one.wish for one in waiting], self.now())
+
+    def _done(
+        self,
+        waiting: list[Waiting],
+        settles: list[Settlement],
+        answers: list[Reservation | Refusal],
+    ) -> None:
+        for _ in settles:
+            self._settles.popleft()
+        for one, answer in zip(waiting, answers, strict=True):
+            if one.answer.done():  # the client went while it was written
+                self._give_back(answer)
+            else:
+                one.answer.set_result(answer)
+
+    def _try_again(self, waiting: list[Waiting], problem: Exception) -> None:
         """Another process holds the lock, or the disk is full: keep what can wait a little."""
         loop = asyncio.get_running_loop()
         busy = isinstance(problem, HeavyliftError)
-        for one in reserves:
+        for one in waiting:
+            if one.answer.done():
+                continue
             if busy and loop.time() - one.since < _GIVE_UP_S:
-                self._reserves.append(one)
+                self._waiting.append(one)
             else:
-                one.answer.set_exception(HeavyliftError("GW020", {"detail": str(problem)}))
+                detail = problem.code if isinstance(problem, HeavyliftError) else str(problem)
+                one.answer.set_exception(HeavyliftError("GW020", {"detail": detail}))
         self._timer = loop.call_later(_RETRY_S if busy else 1.0, self._flush)
 
-    # --- statements -----------------------------------------------------------------------------
-
-    def _do_reserve(self, key: Key, model: str, bound: Bound, now: Moment) -> Reservation | Refusal:
-        subjects = [("key_id", key.id, key.limits)]
-        if key.team is not None and key.team_limits.any:
-            subjects.append(("team", key.team, key.team_limits))
-        taken = [
-            (limits, self._taken(column, name, limits, now)) for column, name, limits in subjects
-        ]
-        lefts = [quota.tokens_left(limits, used, now) for limits, used in taken]
-        left = min((some for some in lefts if some is not None), default=None)
-        definite = replace(bound, output_tokens=bound.shortened(left, _LEAST_OUTPUT), elastic=False)
-        for limits, used in taken:
-            refusal = quota.judge(limits, used, definite.tokens, now)
-            if refusal is not None:
-                return refusal
-        cursor = self._connection.execute(
-            """
-            INSERT INTO open_request
-                (holder, key_id, team, model, prompt_tokens, output_tokens, slice, day, began_at)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-            """,
-            (
-                self._holder,
-                key.id,
-                key.team,
-                model,
-                definite.prompt_tokens,
-                definite.output_tokens,
-                now.slice,
-                now.day,
-                now.epoch_s,
-            ),
-        )
-        requests_left = quota.requests_left(*taken[0], now)
-        return Reservation(
-            id=cursor.lastrowid or 0,
-            key_id=key.id,
-            bound=definite,
-            tokens_left=None if left is None else left - definite.tokens,
-            requests_left=None if requests_left is None else requests_left - 1,
-        )
-
-    def _taken(self, column: str, name: str, limits: Limits, now: Moment) -> Taken:
-        """What a key or team has taken, as far as its limits ask."""
-        if not limits.any:
-            return Taken()
-        still_open = self._connection.execute(
-            f"""
-            SELECT slice, day, count(*), sum(prompt_tokens + output_tokens)
-            FROM open_request WHERE {column} = ? GROUP BY slice, day
-            """,  # noqa: S608 - one of two column names written in `_do_reserve`
-            (name,),
-        ).fetchall()
-        return Taken(
-            slices=self._slices(column, name, still_open, now) if limits.by_minute else (),
-            day_settled_tokens=(
-                0 if limits.tokens_per_day is None else self._day_tokens(column, name, now.day)
-            ),
-            # A request that was open at midnight is charged to the day it began in.
-            day_open_tokens=sum(tokens for _, day, _, tokens in still_open if day == now.day),
-            open_requests=sum(count for _, _, count, _ in still_open),
-        )
-
-    def _slices(
-        self, column: str, name: str, still_open: list[tuple[int, int, int, int]], now: Moment
-    ) -> tuple[Slice, ...]:
-        rows = self._connection.execute(
-            "SELECT number, requests, tokens FROM slice WHERE subject = ? AND number >= ?",
-            (f"{column}:{name}", now.first_slice),
-        )
-        settled = [
-            Slice(number=number, requests=requests, settled_tokens=tokens)
-            for number, requests, tokens in rows
-        ]
-        return (
-            *settled,
-            *(
-                Slice(number=number, requests=count, open_tokens=tokens)
-                for number, _, count, tokens in still_open
-            ),
-        )
-
-    def _day_tokens(self, column: str, name: str, day: int) -> int:
-        tokens: int = self._connection.execute(
-            f"""
-            SELECT coalesce(sum(prompt_tokens + completion_tokens), 0)
-            FROM usage WHERE {column} = ? AND day = ?
-            """,  # noqa: S608 - as in `_taken`
-            (name, day),
-        ).fetchone()[0]
-        return tokens
-
-    def _do_settle(self, reservation_id: int, cost: Cost) -> None:
-        """Charge a request. Doing it again changes nothing: its row is gone."""
-        row = self._connection.execute(
-            f"DELETE FROM open_request WHERE id = ? RETURNING {_HELD}",  # noqa: S608 - our own names
-            (reservation_id,),
-        ).fetchone()
-        if row is not None:
-            self._charge(_Held(*row), cost)
-
-    def _charge(self, held: _Held, cost: Cost) -> None:
-        subjects = [f"key_id:{held.key_id}"]
-        if held.team is not None:
-            subjects.append(f"team:{held.team}")
-        for subject in subjects:
-            self._connection.execute(
-                """
-                INSERT INTO slice (subject, number, requests, tokens) VALUES (?, ?, 1, ?)
-                ON CONFLICT (subject, number)
-                DO UPDATE SET requests = requests + 1, tokens = tokens + excluded.tokens
-                """,
-                (subject, held.slice, cost.tokens),
-            )
-        self._connection.execute(
-            """
-            INSERT INTO usage VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?)
-            ON CONFLICT (key_id, day, team, model) DO UPDATE SET
-                requests = requests + 1,
-                prompt_tokens = prompt_tokens + excluded.prompt_tokens,
-                completion_tokens = completion_tokens + excluded.completion_tokens,
-                cached_tokens = cached_tokens + excluded.cached_tokens,
-                estimated = estimated + excluded.estimated
-            """,
-            (
-                held.key_id,
-                held.day,
-                held.team or "",
-                held.model,
-                cost.prompt_tokens,
-                cost.completion_tokens,
-                cost.cached_tokens,
-                int(cost.estimated),
-            ),
-        )
-
     # --- housekeeping ---------------------------------------------------------------------------
+
+    async def tidy(self) -> tuple[Lost, ...]:
+        """Forget what no longer counts, and `recover`."""
+        self.sweep()
+        return self.recover()
 
     def recover(self) -> tuple[Lost, ...]:
         """Charge the requests of gateways that are gone. Raises GW020 when that cannot be written.
 
-        A gateway is gone when nobody holds its lock: the kernel gives the lock back however the
-        process ends, and no later process takes the same name.
+        A gateway is gone when nobody holds its lock: it is given back however the process ends,
+        and no later process takes the same name.
         """
         try:
-            holders = self._connection.execute(
-                "SELECT DISTINCT holder FROM open_request WHERE holder <> ?", (self._holder,)
-            ).fetchall()
-            return tuple(lost for (holder,) in holders for lost in self._recover(holder))
+            holders = self._books.other_holders()
+            return tuple(lost for holder in holders for lost in self._recover(holder))
         except sqlite3.Error as problem:
             raise HeavyliftError("GW020", {"detail": str(problem)}) from problem
 
     def _recover(self, holder: str) -> list[Lost]:
         path = _lock_path(self._folder, holder)
         try:
-            with writer_lock(path), transaction(self._connection):
-                found = [self._charge_lost(held) for held in self._held_by(holder)]
+            with writer_lock(path), self.database.transaction():
+                found = self._books.charge_lost(holder)
         except HeavyliftError as error:
             if error.code in ("STA004", "STA005"):  # busy; or alive
                 return []
@@ -368,22 +221,10 @@ class Ledger:
         path.with_name(f"{path.name}.writer").unlink(missing_ok=True)
         return found
 
-    def _held_by(self, holder: str) -> list[_Held]:
-        query = f"SELECT {_HELD} FROM open_request WHERE holder = ?"  # noqa: S608 - our own names
-        return [_Held(*row) for row in self._connection.execute(query, (holder,)).fetchall()]
-
-    def _charge_lost(self, held: _Held) -> Lost:
-        bound = Bound(prompt_tokens=held.prompt_tokens, output_tokens=held.output_tokens)
-        cost = quota.lost(bound)
-        self._do_settle(held.id, cost)
-        return Lost(key_id=held.key_id, model=held.model, began_at=held.began_at, cost=cost)
-
     def sweep(self) -> None:
         """Forget slices that no longer count. Left for the next time when the database is busy."""
-        with contextlib.suppress(HeavyliftError, sqlite3.Error), transaction(self._connection):
-            self._connection.execute(
-                "DELETE FROM slice WHERE number < ?", (self.now().first_slice,)
-            )
+        with contextlib.suppress(HeavyliftError, sqlite3.Error), self.database.transaction():
+            self._books.forget_before(self.now().first_slice)
 
     def checkpoint(self) -> None:
         """Carry what was written into the main file, synced. For a thread: it waits for the disk.
@@ -392,22 +233,21 @@ class Ledger:
         """
         with (
             contextlib.suppress(sqlite3.Error),
-            contextlib.closing(sqlite3.connect(self._folder / DATABASE)) as connection,
+            contextlib.closing(sqlite3.connect(self._folder / DATABASE)) as own,
         ):
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            own.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def open_requests(self) -> int:
         """How many requests hold a reservation, of all gateways together."""
-        count: int = self._connection.execute("SELECT count(*) FROM open_request").fetchone()[0]
-        return count
+        return self.store.open_requests()
 
 
 @contextlib.contextmanager
 def open_ledger(
     folder: Path,
     *,
-    steady: Steady | None = None,
-    epoch: Callable[[], float] = time.time,
+    steady: Clock | None = None,
+    epoch: Clock = time.time,
     boot_id: str | None = None,
 ) -> Iterator[Ledger]:
     """The ledger in a folder, held by this process until the block is left.
@@ -425,8 +265,14 @@ def open_ledger(
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        database = SqliteDatabase(connection)
         try:
-            yield Ledger(connection, folder, holder, steady=steady or _steady_s, epoch=epoch)
+            yield Ledger(
+                database,
+                Books(database, holder),
+                folder=folder,
+                clocks=(steady or _steady_s, epoch),
+            )
         finally:
             lock.with_name(f"{lock.name}.writer").unlink(missing_ok=True)
 

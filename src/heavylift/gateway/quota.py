@@ -12,7 +12,7 @@ setting the clock back gives nothing back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -81,6 +81,27 @@ class Taken:
     day_open_tokens: int = 0
     open_requests: int = 0
 
+    def with_one_more(self, tokens: int, now: Moment) -> Taken:
+        """What is taken once a request of at most `tokens` has been admitted."""
+        number = now.slice
+        last = self.slices[-1] if self.slices else None
+        before = self.slices
+        requests, still_open, settled = 1, tokens, 0
+        if last is not None and last.number == number:
+            before = self.slices[:-1]
+            requests += last.requests
+            still_open += last.open_tokens
+            settled = last.settled_tokens
+        grown = Slice(
+            number=number, requests=requests, settled_tokens=settled, open_tokens=still_open
+        )
+        return Taken(
+            slices=(*before, grown),
+            day_settled_tokens=self.day_settled_tokens,
+            day_open_tokens=self.day_open_tokens + tokens,
+            open_requests=self.open_requests + 1,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
@@ -135,14 +156,14 @@ def judge(limits: Limits, taken: Taken, tokens: int, now: Moment) -> Refusal | N
             Limit.REQUESTS_PER_MINUTE,
             limits.requests_per_minute,
             1,
-            [(part.number, part.requests, 0) for part in taken.slices],
+            lambda: [(part.number, part.requests, 0) for part in taken.slices],
             now,
         )
         or _judge_minute(
             Limit.TOKENS_PER_MINUTE,
             limits.tokens_per_minute,
             tokens,
-            [(part.number, part.settled_tokens, part.open_tokens) for part in taken.slices],
+            lambda: [(p.number, p.settled_tokens, p.open_tokens) for p in taken.slices],
             now,
         )
         or _judge_day(limits.tokens_per_day, taken, tokens, now)
@@ -151,7 +172,12 @@ def judge(limits: Limits, taken: Taken, tokens: int, now: Moment) -> Refusal | N
 
 def tokens_left(limits: Limits, taken: Taken, now: Moment) -> int | None:
     """Tokens that the tightest token limit still has; None when there is none."""
-    minute = sum(part.tokens for part in taken.slices if part.number >= now.first_slice)
+    minute = 0
+    if limits.tokens_per_minute is not None:
+        first = now.first_slice
+        for part in taken.slices:
+            if part.number >= first:
+                minute += part.settled_tokens + part.open_tokens
     day = taken.day_settled_tokens + taken.day_open_tokens
     return _least(
         None if limits.tokens_per_minute is None else max(0, limits.tokens_per_minute - minute),
@@ -163,7 +189,8 @@ def requests_left(limits: Limits, taken: Taken, now: Moment) -> int | None:
     """Requests that this minute still has; None when they are not limited."""
     if limits.requests_per_minute is None:
         return None
-    used = sum(part.requests for part in taken.slices if part.number >= now.first_slice)
+    first = now.first_slice
+    used = sum([part.requests for part in taken.slices if part.number >= first])
     return max(0, limits.requests_per_minute - used)
 
 
@@ -176,16 +203,18 @@ def _judge_minute(
     limit: Limit,
     allowed: int | None,
     wanted: int,
-    slices: Iterable[tuple[int, int, int]],
+    slices: Callable[[], Iterable[tuple[int, int, int]]],
     now: Moment,
 ) -> Refusal | None:
-    """`slices`: number, taken for good, taken by open requests."""
+    """`slices`: number, taken for good, taken by open requests; asked for only with a limit."""
     if allowed is None:
         return None
-    counting = sorted(part for part in slices if part[0] >= now.first_slice)
-    used = sum(settled + still_open for _, settled, still_open in counting)
+    first = now.first_slice
+    counting = [part for part in slices() if part[0] >= first]
+    used = sum([settled + still_open for _, settled, still_open in counting])
     if used + wanted <= allowed:
         return None
+    counting.sort()
     return Refusal(
         limit=limit,
         allowed=allowed,

@@ -163,6 +163,9 @@ def read(route: Route, body: bytes, *, max_output_tokens: int, policy: Policy) -
     GW032 with a URL that would be fetched.
     """
     try:
+        # Fields are not looked into by the decoder, and an engine takes no other encoding.
+        if not body.isascii():
+            body.decode()
         fields = _FIELDS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise HeavyliftError("GW030", {"detail": str(problem)}) from problem
@@ -224,7 +227,7 @@ def _prompt_tokens(route: Route, fields: Mapping[str, msgspec.Raw], policy: Poli
         text = bytes(raw)
         tokens += len(text)
         if _may_attach(text):
-            for attached in _attachments(msgspec.json.decode(text)):
+            for attached in _attachments(_decoded(text)):
                 _check_url(attached, policy)
                 tokens += policy.image_tokens - min(len(attached), len(text))
     return max(tokens, TEMPLATE_TOKENS)
@@ -272,7 +275,7 @@ def _prefix(route: Route, fields: Mapping[str, msgspec.Raw]) -> bytes:
 
 def _value(fields: Mapping[str, msgspec.Raw], name: str) -> Any:
     raw = fields.get(name)
-    return None if raw is None else msgspec.json.decode(raw)
+    return None if raw is None else _decoded(raw)
 
 
 def _flag(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
@@ -292,12 +295,22 @@ def _count(fields: Mapping[str, msgspec.Raw], name: str, *, least: int) -> int |
 
 
 def _object(raw: msgspec.Raw | None, name: str) -> dict[str, Any]:
-    value = None if raw is None else msgspec.json.decode(raw)
+    value = None if raw is None else _decoded(raw)
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise _wrong(name)
     return value
+
+
+def _decoded(raw: msgspec.Raw | bytes) -> Any:
+    """A field's value. Raises GW030 for text that is no UTF-8: the first look does not look into
+    fields.
+    """
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise HeavyliftError("GW030", {"detail": str(problem)}) from problem
 
 
 def _raw(value: Any) -> msgspec.Raw:

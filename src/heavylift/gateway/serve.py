@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import importlib.util
 import logging
 import signal
@@ -18,12 +19,14 @@ from aiohttp import web
 
 from heavylift.errors import HeavyliftError
 from heavylift.gateway.app import Gateway, Say
-from heavylift.gateway.audit import open_audit, redact_nothing
+from heavylift.gateway.audit import open_audit
 from heavylift.gateway.carrier import Carrier
 from heavylift.gateway.config import Settings, Times, Tls
 from heavylift.gateway.connection import Connection
 from heavylift.gateway.health import Health
 from heavylift.gateway.ledger import Ledger, open_ledger
+from heavylift.gateway.postgres import open_remote_ledger
+from heavylift.gateway.router import routing_through
 from heavylift.gateway.routing import Fleet, State, Worker
 from heavylift.gateway.store import AUDIT
 
@@ -35,6 +38,8 @@ _FIRST_LOOK_S: Final = 3.0
 """How long the start waits for the first probes; workers that take longer come in later."""
 _LAST_WORDS_S: Final = 5.0
 """How long streams that are cut off at the end may take to say so."""
+_GARBAGE_EVERY: Final = 10_000
+"""Containers made, less those freed, before a look for garbage."""
 _RECOVER_EVERY: Final = 5
 """Seconds between two looks for gateways that died."""
 
@@ -100,6 +105,7 @@ def serve(
     async def main() -> int:
         with _signals() as stop:
             async with running(settings, say, on_worker) as gateway:
+                _spare_the_loop()
                 on_listening(gateway.url)
                 await stop.wait()
                 stop.clear()
@@ -107,6 +113,15 @@ def serve(
         return 0
 
     return run_fast(main())
+
+
+def _spare_the_loop() -> None:
+    """What stands at the start stays: looking through it for garbage would hold every stream up for
+    tens of milliseconds, and what a request leaves is freed by its count.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_EVERY, 20, 50)
 
 
 def run_fast(main: Coroutine[Any, Any, T]) -> T:
@@ -124,20 +139,22 @@ async def running(
 ) -> AsyncIterator[Running]:
     """A gateway that runs while the block does; leaving it without `drain` cuts off what is open.
 
-    Raises GW001 when the port cannot be opened, GW004 for a host that is not of this machine, GW003
-    and GW007 for TLS files that cannot be used, and as `open_ledger` and `open_audit`.
+    Raises GW018 when the router does not start, GW001 when the port cannot be opened, GW004 for a
+    host that is not of this machine, GW003 and GW007 for TLS files that cannot be used, and as
+    `open_ledger`, `open_remote_ledger` and `open_audit`.
     """
-    redact = redact_nothing if settings.audit_bodies else None
     times, fleet = settings.times, Fleet(settings.routes, on_worker)
     async with contextlib.AsyncExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(settings.folder))
-        audit = stack.enter_context(open_audit(settings.folder / AUDIT, redact=redact))
+        if settings.router is not None:
+            await stack.enter_async_context(routing_through(settings.router, settings.folder))
+        ledger = stack.enter_context(_open_ledger(settings))
+        audit = stack.enter_context(open_audit(settings.folder / AUDIT, redact=settings.redact))
         stack.push_async_callback(_settle_all, ledger)
         carrier = await stack.enter_async_context(Carrier(fleet, times, settings.worker_key))
         gateway = Gateway(
             settings, ledger=ledger, fleet=fleet, carrier=carrier, audit=audit, say=say
         )
-        _recover(ledger, gateway)
+        await _tidy(ledger, gateway)
         health = Health(
             fleet,
             times,
@@ -252,15 +269,22 @@ async def _keep(ledger: Ledger, gateway: Gateway) -> None:
         await asyncio.to_thread(ledger.checkpoint)
         turn += 1
         if turn % _RECOVER_EVERY == 0:
-            ledger.sweep()
-            _recover(ledger, gateway)
+            await _tidy(ledger, gateway)
 
 
-def _recover(ledger: Ledger, gateway: Gateway) -> None:
+async def _tidy(ledger: Ledger, gateway: Gateway) -> None:
     """Charge what gateways that died left open. A full disk is met at the next request too."""
     with contextlib.suppress(HeavyliftError):
-        for lost in ledger.recover():
+        for lost in await ledger.tidy():
             gateway.note_lost(lost)
+
+
+def _open_ledger(settings: Settings) -> contextlib.AbstractContextManager[Ledger]:
+    return (
+        open_ledger(settings.folder)
+        if settings.database is None
+        else open_remote_ledger(settings.database)
+    )
 
 
 async def _settle_all(ledger: Ledger) -> None:

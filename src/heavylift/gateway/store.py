@@ -8,8 +8,7 @@ a sum cannot drift from what it sums up.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +17,9 @@ from typing import Final, Literal
 import msgspec
 
 from heavylift.errors import HeavyliftError
+from heavylift.facts.price_schema import ApiPriceFacts
+from heavylift.gateway.cost import ModelUse, cost_usd
+from heavylift.gateway.database import Database, SqliteDatabase
 from heavylift.gateway.keys import (
     DEFAULT_MAX_OUTPUT_TOKENS,
     Created,
@@ -31,7 +33,7 @@ from heavylift.gateway.keys import (
 )
 from heavylift.gateway.quota import NO_LIMITS, Limits
 from heavylift.state import paths
-from heavylift.state.db import Schema, open_database, transaction
+from heavylift.state.db import Schema, open_database
 
 DATABASE: Final = "gateway.db"
 AUDIT: Final = "audit.jsonl"
@@ -100,15 +102,26 @@ SCHEMA: Final = Schema(
     ),
 )
 
+Grouping = Literal["key", "team", "day"]
 _KEY: Final = msgspec.json.Decoder(Key)
 _LIMITS: Final = msgspec.json.Decoder(Limits)
-Grouping = Literal["key", "team", "day"]
+_MOST_KNOWN: Final = 10_000
+_KEY_OF_ID: Final = """
+SELECT key.record, team.limits FROM key LEFT JOIN team ON team.name = key.team WHERE key.id = ?
+"""
+_COLUMNS: Final[dict[Grouping, str]] = {"key": "key_id", "team": "team", "day": "day"}
+_SUMS: Final = ", ".join(
+    f"CAST(sum({name}) AS BIGINT)"
+    for name in ("requests", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated")
+)
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a key, a team or a day used. `estimated` counts requests whose engine did not say all.
 
     Only the field it is grouped by is set: `key_id` with `name`, `team`, or `day` (UTC date).
+    `cost_usd_low` and `cost_usd_high` are what it would have cost at providers, absent where a
+    model has no known price.
     """
 
     key_id: str | None = None
@@ -120,13 +133,16 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     completion_tokens: int
     cached_tokens: int
     estimated: int
+    cost_usd_low: float | None = None
+    cost_usd_high: float | None = None
 
 
 class Store:
     """Keys, teams and usage. Every method is one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, tuple[tuple[bytes, bytes | None], Key]] = {}
 
     def create_key(
         self,
@@ -140,6 +156,7 @@ class Store:
         limits: Limits = NO_LIMITS,
         max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
         expires_at: float | None = None,
+        batches: bool = False,
         unique: bool = False,
     ) -> Created:
         """A new key. Raises GW010 and GW011 for a name or a network that is none, GW015 when the
@@ -157,13 +174,14 @@ class Store:
             networks=tuple(check_network(network) for network in networks),
             limits=limits,
             max_output_tokens=max_output_tokens,
+            batches=batches,
             created_at=now_epoch_s,
             expires_at=expires_at,
         )
-        with transaction(self._connection):
+        with self._database.transaction():
             if unique:
                 self._refuse_taken(name, now_epoch_s)
-            self._connection.execute(
+            self._database.execute(
                 "INSERT INTO key (id, name, team, record) VALUES (?, ?, ?, ?)",
                 (key_id, name, team, msgspec.json.encode(record)),
             )
@@ -174,7 +192,7 @@ class Store:
 
         Raises GW012 when no key that is not revoked has this id or name, GW013 when several have.
         """
-        with transaction(self._connection):
+        with self._database.transaction():
             record = self._one(id_or_name)
             _, other = make_secret()
             key = f"{other[:3]}{record.id}{other[3 + len(record.id) :]}"
@@ -190,7 +208,7 @@ class Store:
 
     def revoke_key(self, id_or_name: str, *, now_epoch_s: float) -> Key:
         """The key, which from now on opens nothing. Raises as `rotate_key`."""
-        with transaction(self._connection):
+        with self._database.transaction():
             revoked = replace(self._one(id_or_name), revoked_at=now_epoch_s)
             self._save(revoked)
         return revoked
@@ -198,8 +216,8 @@ class Store:
     def set_team(self, name: str, limits: Limits) -> None:
         """Give a team its limits. They count for the keys of the team together."""
         check_name(name)
-        with transaction(self._connection):
-            self._connection.execute(
+        with self._database.transaction():
+            self._database.execute(
                 """
                 INSERT INTO team (name, limits) VALUES (?, ?)
                 ON CONFLICT (name) DO UPDATE SET limits = excluded.limits
@@ -209,45 +227,86 @@ class Store:
 
     def key(self, key_id: str) -> Key | None:
         """The key of this id, with the limits of its team; None when there is none."""
-        row = self._connection.execute(
-            """
-            SELECT key.record, team.limits FROM key LEFT JOIN team ON team.name = key.team
-            WHERE key.id = ?
-            """,
-            (key_id,),
-        ).fetchone()
-        return None if row is None else _key(*row)
+        row = self._database.execute(_KEY_OF_ID, (key_id,)).fetchone()
+        if row is None:
+            return None
+        # What is kept is the decoding, never the record: a revocation counts at once.
+        known = self._known.get(key_id)
+        if known is None or known[0] != row:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[key_id] = row, _key(*row)
+        return known[1]
 
     def keys(self) -> tuple[Key, ...]:
         """All keys, the revoked ones too, in the order of their making."""
-        rows = self._connection.execute(
-            """
+        rows = self._database.execute(
+            f"""
             SELECT key.record, team.limits FROM key LEFT JOIN team ON team.name = key.team
-            ORDER BY key.rowid
-            """
+            ORDER BY {self._database.in_order}
+            """  # noqa: S608 - a column of the database's own
         )
-        return tuple(_key(*row) for row in rows)
+        return tuple(_key(*row) for row in rows.fetchall())
+
+    def priced_usage(
+        self, by: Grouping, prices: Sequence[ApiPriceFacts], *, since_day: int = 0
+    ) -> tuple[Usage, ...]:
+        """As `usage`, with what it would have cost at providers."""
+        column = _COLUMNS[by]
+        found = self._database.execute(
+            f"""
+            SELECT {column}, model, {_SUMS}
+            FROM usage WHERE day >= ? GROUP BY {column}, model ORDER BY {column}
+            """,  # noqa: S608 - one of three names
+            (since_day,),
+        ).fetchall()
+        costs = [
+            cost_usd(
+                [
+                    ModelUse(
+                        model=model,
+                        prompt_tokens=prompt,
+                        completion_tokens=completion,
+                        cached_tokens=cached,
+                    )
+                    for group, model, _, prompt, completion, cached, _ in found
+                    if group == each
+                ],
+                prices,
+            )
+            for each in dict.fromkeys(row[0] for row in found)
+        ]
+        return tuple(
+            row
+            if cost is None
+            else msgspec.structs.replace(row, cost_usd_low=cost[0], cost_usd_high=cost[1])
+            for row, cost in zip(self.usage(by, since_day=since_day), costs, strict=True)
+        )
 
     def usage(self, by: Grouping, *, since_day: int = 0) -> tuple[Usage, ...]:
         """What was used, summed by key, team or UTC day, from `since_day` (days since the epoch).
 
         Keys that used nothing have no row.
         """
-        column = {"key": "key_id", "team": "team", "day": "day"}[by]
-        rows = self._connection.execute(
+        column = _COLUMNS[by]
+        rows = self._database.execute(
             f"""
-            SELECT {column}, sum(requests), sum(prompt_tokens), sum(completion_tokens),
-                   sum(cached_tokens), sum(estimated)
+            SELECT {column}, {_SUMS}
             FROM usage WHERE day >= ? GROUP BY {column} ORDER BY {column}
             """,  # noqa: S608 - one of three names written above
             (since_day,),
         ).fetchall()
-        names = dict(self._connection.execute("SELECT id, name FROM key").fetchall())
+        names = dict(self._database.execute("SELECT id, name FROM key").fetchall())
         return tuple(_usage(by, names, *row) for row in rows)
 
+    def open_requests(self) -> int:
+        """How many requests hold a reservation, of all gateways together."""
+        count: int = self._database.execute("SELECT count(*) FROM open_request").fetchone()[0]
+        return count
+
     def _refuse_taken(self, name: str, now_epoch_s: float) -> None:
-        rows = self._connection.execute("SELECT record FROM key WHERE name = ?", (name,))
-        for (record,) in rows:
+        rows = self._database.execute("SELECT record FROM key WHERE name = ?", (name,))
+        for (record,) in rows.fetchall():
             key = _KEY.decode(record)
             expired = key.expires_at is not None and now_epoch_s >= key.expires_at
             if key.revoked_at is None and not expired:
@@ -255,10 +314,11 @@ class Store:
                 raise HeavyliftError("GW015", {"name": name, "id": key.id}, hint_command=hint)
 
     def _one(self, id_or_name: str) -> Key:
-        rows = self._connection.execute(
+        rows = self._database.execute(
             "SELECT record FROM key WHERE id = ? OR name = ?", (id_or_name, id_or_name)
         )
-        live = [key for (record,) in rows if (key := _KEY.decode(record)).revoked_at is None]
+        keys = [_KEY.decode(record) for (record,) in rows.fetchall()]
+        live = [key for key in keys if key.revoked_at is None]
         if not live:
             raise HeavyliftError("GW012", {"key": id_or_name}, hint_command="heavylift keys list")
         if len(live) > 1:
@@ -268,7 +328,7 @@ class Store:
         return live[0]
 
     def _save(self, key: Key) -> None:
-        self._connection.execute(
+        self._database.execute(
             "UPDATE key SET record = ? WHERE id = ?", (msgspec.json.encode(key), key.id)
         )
 
@@ -288,7 +348,7 @@ def open_store(folder: Path, *, must_exist: bool = False) -> Iterator[Store]:
             "GW014", {"path": str(folder)}, hint_command="heavylift keys create NAME"
         )
     with contextlib.closing(open_database(folder / DATABASE, SCHEMA)) as connection:
-        yield Store(connection)
+        yield Store(SqliteDatabase(connection))
 
 
 def _key(record: bytes, team_limits: bytes | None) -> Key:

@@ -28,7 +28,8 @@ class StatePart:
 class TokenPart:
     """One cache of the family on one rank: bytes of one layer and one entry.
 
-    An entry holds `tokens_per_entry` tokens. `window` tokens at most are kept; 0 = all.
+    An entry holds `tokens_per_entry` tokens. `window` tokens at most are kept; 0 = all. `attends`
+    are the channels of a query that meet each entry, on all ranks together.
     """
 
     id: str
@@ -37,6 +38,7 @@ class TokenPart:
     formula: str
     window: int = 0
     tokens_per_entry: int = 1
+    attends: int = 0
 
     def kept(self, tokens: int) -> int:
         """How many of a sequence's tokens are kept."""
@@ -92,6 +94,7 @@ def _token_part(subject: Subject, layout: Layout, pattern: CachePattern) -> Toke
         formula=formula,
         window=evaluate(pattern.window, dims),
         tokens_per_entry=evaluate(pattern.tokens_per_entry, dims),
+        attends=evaluate(pattern.attends, dims),
     )
 
 

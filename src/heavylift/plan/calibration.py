@@ -17,10 +17,10 @@ from heavylift.facts.speed_schema import SpeedClassBook, SpeedClassFacts, SpeedS
 from heavylift.records.speed import Evidence, SpeedBasis
 
 KNOWN_ROWS: Final = 3
-"""Rows from which a class counts as known. Below, its spread is only that of others."""
+"""Rows from which a class counts as known. Below, its spread is that of other thin classes."""
 
 KNOWN_WIDTH: Final = 2.5
-"""Widest high over low at which the rows of a class say the same; beyond, it counts as unseen."""
+"""Widest high over low at which the rows of a class say the same; beyond, it counts as thin."""
 
 SPREAD_WEIGHT: Final = 10
 """How many rows of its own weigh as much as all classes together in the spread of a class."""
@@ -112,7 +112,10 @@ def spread_of(book: SpeedClassBook, setting: str) -> SpeedSpreadFacts:
 
 
 def calibrate(book: SpeedClassBook, gpu: str, engine: str, *, crosses_nodes: bool) -> Calibration:
-    """What is known of a class. Raises PLAN072 when the facts lack the spread of the unseen."""
+    """What is known of a class: its own fixed cost and spread, or those of an unseen one.
+
+    Raises PLAN072 when the facts lack the spread of the unseen.
+    """
     found = next(
         (
             entry
@@ -122,11 +125,11 @@ def calibrate(book: SpeedClassBook, gpu: str, engine: str, *, crosses_nodes: boo
         None,
     )
     reason = _doubt(found)
-    if found is not None and not reason:
+    if found is not None:
         return Calibration(
             fixed_s_per_layer=found.fixed_us_per_layer * 1e-6,
             basis=SpeedBasis(
-                evidence=Evidence.KNOWN,
+                evidence=Evidence.THIN if reason else Evidence.KNOWN,
                 gpu=gpu,
                 engine=engine,
                 crosses_nodes=crosses_nodes,
@@ -137,6 +140,7 @@ def calibrate(book: SpeedClassBook, gpu: str, engine: str, *, crosses_nodes: boo
                 versions=found.versions,
                 first="" if found.first is None else found.first.isoformat(),
                 last="" if found.last is None else found.last.isoformat(),
+                reason=reason,
                 sources=found.drawn_from,
             ),
         )
@@ -150,8 +154,8 @@ def calibrate(book: SpeedClassBook, gpu: str, engine: str, *, crosses_nodes: boo
             crosses_nodes=crosses_nodes,
             low_ratio=unseen.low_ratio,
             high_ratio=unseen.high_ratio,
-            rows=0 if found is None else found.rows,
-            sweeps=0 if found is None else found.sweeps,
+            rows=0,
+            sweeps=0,
             reason=reason,
             sources=(unseen.source,),
         ),

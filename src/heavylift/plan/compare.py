@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from heavylift.errors import HeavyliftError, Scalar
-from heavylift.facts.price_schema import RentalFacts
+from heavylift.errors import Scalar
+from heavylift.facts.price_schema import PriceFacts
 from heavylift.facts.speed_schema import SpeedFacts
+from heavylift.plan.compare_speed import RowSpeed, rack_rents, row_speed
 from heavylift.plan.planner import Knowledge
 from heavylift.plan.rack import count_rack, sold_counts
-from heavylift.plan.speed import forecaster
 from heavylift.records.plan import Plan, Rack
 from heavylift.records.speed import Band, SpeedWorkload
 
@@ -26,8 +25,8 @@ _NODES_TRIED: Final = (1, 2, 3, 4, 6, 8, 12, _MOST_NODES)
 class CompareRow:
     """One rack: its plan, and the card's speeds beside it. Bandwidths in TB/s and GB/s one way.
 
-    Where they were asked for and are known: `output_tokens_per_s` of the plan's sequences together,
-    and `rent_usd_per_hour` of the whole rack, the least and the most that providers ask.
+    Where they were asked for and are known: `speed` under the plan's own workload with its cost per
+    token, and `rent_usd_per_hour` of the whole rack, the least and the most that providers ask.
     """
 
     plan: Plan
@@ -35,7 +34,7 @@ class CompareRow:
     memory_bandwidth_tb_per_s: float | None
     link_bandwidth_gb_per_s: float | None
     rack_memory_bytes_total: int
-    output_tokens_per_s: Band | None = None
+    speed: RowSpeed | None = None
     rent_usd_per_hour: Band | None = None
 
 
@@ -74,37 +73,29 @@ def row(plan: Plan, knowledge: Knowledge) -> CompareRow:
 
 
 def with_speed_and_rent(
-    row: CompareRow,
-    knowledge: Knowledge,
-    facts: SpeedFacts,
-    rentals: Iterable[RentalFacts],
+    row: CompareRow, knowledge: Knowledge, facts: SpeedFacts, prices: PriceFacts
 ) -> CompareRow:
     """The row with a forecast for the plan's own workload, and the rents of its card.
 
     A plan that holds nothing has no speed, and a card of unknown bandwidth none either.
     """
     plan = row.plan
-    speed: Band | None = None
+    speed = None
     if plan.verdict.is_positive and plan.capacity.max_sequences.high:
-        output = min(_OUTPUT_TOKENS, plan.context_tokens // 2)
-        workload = SpeedWorkload(
-            concurrency=plan.concurrency,
-            input_tokens=plan.context_tokens - output,
-            output_tokens=output,
-            cached_ratio=0.0,
-            speculation=None,
-        )
-        try:
-            speed = forecaster(plan, knowledge, facts).speed(workload).output_tokens_per_s
-        except HeavyliftError:
-            speed = None
-    rents = [
-        rental.usd_per_gpu_hour * plan.rack.gpu_count
-        for rental in rentals
-        if rental.gpu == plan.rack.gpu and rental.usd_per_gpu_hour is not None
-    ]
+        speed = row_speed(plan, knowledge, facts, prices, own_workload(plan))
+    rents = rack_rents(plan, prices)
     rent = Band(low=min(rents), high=max(rents)) if rents else None
-    return replace(row, output_tokens_per_s=speed, rent_usd_per_hour=rent)
+    return replace(row, speed=speed, rent_usd_per_hour=rent)
+
+
+def own_workload(plan: Plan) -> SpeedWorkload:
+    """The plan's sequences with the longest prompts they leave room for, and nothing cached."""
+    output = min(_OUTPUT_TOKENS, plan.context_tokens // 2)
+    return SpeedWorkload(
+        concurrency=plan.concurrency,
+        input_tokens=plan.context_tokens - output,
+        output_tokens=output,
+    )
 
 
 def rack_sizes(knowledge: Knowledge, gpu: str, *, text: str | None = None) -> tuple[Rack, ...]:

@@ -51,11 +51,7 @@ def row_speed(
     except HeavyliftError:
         # What a plan already says (it does not fit, the card's bandwidth is not known) is no news.
         return None
-    gpus = plan.rack.gpu_count
-    rents = [
-        part.usd_per_hour
-        for part in rent_parts(prices, own or OwnPrices(), plan.rack.gpu, gpus, 0.0)
-    ]
+    rents = rack_rents(plan, prices, own)
     rate = forecast.output_tokens_per_s
     cost = None
     if rents:
@@ -71,3 +67,9 @@ def row_speed(
         evidence=forecast.basis.evidence,
         usd_per_million_output=cost,
     )
+
+
+def rack_rents(plan: Plan, prices: PriceFacts, own: OwnPrices | None = None) -> list[float]:
+    """USD per hour of the whole rack on demand, one for each source; empty where none is known."""
+    gpu, count = plan.rack.gpu, plan.rack.gpu_count
+    return [part.usd_per_hour for part in rent_parts(prices, own or OwnPrices(), gpu, count, 0.0)]

@@ -35,6 +35,7 @@ from heavylift.records.decision import (
     DecisionVerdict,
     Flip,
     OwnOption,
+    SimulatedPoint,
     Tenure,
     TokenPrice,
 )
@@ -60,7 +61,8 @@ class Wanted:
     """What is asked beside the rack: limits in seconds, volume, where data may go, which price.
 
     `clients_most` caps the SLO point; None = as many as the limits allow. `api` is `PROVIDER` or
-    `PROVIDER/NAME`. `day` is the day whose prices hold.
+    `PROVIDER/NAME`. `day` is the day whose prices hold. `simulated` stands for the point that the
+    limits would give: its own objectives were met by every request's share, queue and all.
     """
 
     workload: SpeedWorkload
@@ -71,6 +73,7 @@ class Wanted:
     output_tokens_per_day: float | None = None
     in_house: bool = False
     api: str | None = None
+    simulated: SimulatedPoint | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -210,11 +213,22 @@ class Comparison:
 
     @property
     def _rate(self) -> Band:
+        if self.wanted.simulated is not None:
+            return self.wanted.simulated.output_tokens_per_s
         fast, slow = self._points
         return Band(low=slow.output_tokens_per_s, high=fast.output_tokens_per_s)
 
     def _middle_rate(self, cached_ratio: float) -> float:
-        """Output tokens per second at the middle of the band, with another cached share."""
+        """Output tokens per second at the middle of the band, with another cached share.
+
+        A simulated rate moves with the share as the forecast's does.
+        """
+        if self.wanted.simulated is None:
+            return self._forecast_middle(cached_ratio)
+        now = self._forecast_middle(self.wanted.workload.cached_ratio)
+        return self._middle(self._rate) * self._forecast_middle(cached_ratio) / now
+
+    def _forecast_middle(self, cached_ratio: float) -> float:
         basis = self._basis
         factor = math.sqrt(basis.low_ratio * basis.high_ratio)
         work = replace(self.wanted.workload, cached_ratio=cached_ratio)
@@ -316,7 +330,6 @@ class Comparison:
         asked = wanted.output_tokens_per_day
         api_per_day = None if asked is None else asked * each
         flips = tuple(self._flips(options)) if asked is not None else ()
-        fast, slow = self._points
         return Decision(
             model=plan.model,
             title=plan.title,
@@ -327,15 +340,13 @@ class Comparison:
             rack=plan.rack,
             layout=plan.layout,
             workload=wanted.workload,
-            tpot_limit_s=wanted.tpot_limit_s,
+            tpot_limit_s=wanted.tpot_limit_s if wanted.simulated is None else None,
             ttft_limit_s=wanted.ttft_limit_s,
             output_tokens_per_day=asked,
             in_house=wanted.in_house,
-            point_concurrency=Band(low=slow.clients, high=fast.clients),
+            point_concurrency=self._point_clients(),
             point_output_tokens_per_s=self._rate,
-            point_ttft_s=Band(
-                low=min(fast.ttft_s, slow.ttft_s), high=max(fast.ttft_s, slow.ttft_s)
-            ),
+            point_ttft_s=self._point_ttft(),
             price=price,
             other_prices=self._others,
             api_usd_per_million_output=each * MILLION,
@@ -348,7 +359,20 @@ class Comparison:
             flips=flips,
             beside_money=tuple(Note(code=code) for code in _BESIDE_MONEY),
             basis=self._basis,
+            simulated=wanted.simulated,
         )
+
+    def _point_clients(self) -> Band | None:
+        if self.wanted.simulated is not None:
+            return None
+        fast, slow = self._points
+        return Band(low=slow.clients, high=fast.clients)
+
+    def _point_ttft(self) -> Band | None:
+        if self.wanted.simulated is not None:
+            return None
+        times = [point.ttft_s for point in self._points]
+        return Band(low=min(times), high=max(times))
 
     def _not_priced(self) -> tuple[Note, ...]:
         gpu = self.forecaster.plan.rack.gpu_title

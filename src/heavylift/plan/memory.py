@@ -325,6 +325,8 @@ def stage_rows(memory: Memory) -> tuple[StageMemory, ...]:
             weights_bytes=account.of(Segment.WEIGHTS).low,
             kv_cache_bytes=account.of(Segment.KV_CACHE).low,
             recurrent_state_bytes=account.of(Segment.RECURRENT_STATE).low,
+            workspace_bytes=account.of(Segment.WORKSPACE),
+            outside_pool_bytes=account.of(Segment.OUTSIDE_POOL),
         )
         for account in memory.accounts
     )

@@ -372,6 +372,25 @@ def _choice(best: Candidate) -> EngineChoice:
     )
 
 
+def plan_on_layout(
+    request: PlanRequest, knowledge: Knowledge, engine: str, layout: Layout
+) -> Plan | None:
+    """The plan of a request on one engine and layout, without a search; None when the engine
+    refuses that layout.
+
+    For answers while an input is being moved: what a search then finds may be another layout.
+    Raises what `resolve` raises.
+    """
+    machine = knowledge.machines[request.rack.gpu]
+    subject = resolve(
+        request, knowledge.model, knowledge.engines[engine], machine.gpu, machine.node
+    )
+    offered = candidates(subject, request.layout_constraints)
+    if layout not in offered or refusal(subject, layout) is not None:
+        return None
+    return plan_layout(subject, request, layout)
+
+
 def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
     """The plan with a receipt's measured terms in place of assumed and unknown ones.
 

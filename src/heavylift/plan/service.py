@@ -69,7 +69,8 @@ class Service:
     @cached_property
     def prompt_s(self) -> float:
         """Seconds of one prompt's prefill, alone."""
-        return (self.prefill or self.decode).prefill_s(self.workload.uncached_tokens)
+        new = self.workload.uncached_tokens
+        return (self.prefill or self.decode).prefill_s(new, self.workload.input_tokens - new)
 
     @cached_property
     def _prompts_at_once(self) -> float:

@@ -175,7 +175,7 @@ class Forecaster:
         if workload.speculation is None or basis.evidence is Evidence.ANCHORED:
             return basis
         spread = spread_of(self.facts.book, "speculation")
-        if basis.evidence is Evidence.KNOWN:
+        if basis.evidence is not Evidence.UNSEEN:
             return replace(
                 basis,
                 low_ratio=min(basis.low_ratio, spread.low_ratio),
@@ -268,7 +268,7 @@ class Forecaster:
                     },
                 )
             )
-        if basis.evidence is Evidence.UNSEEN:
+        if basis.reason:
             notes.append(Note(code=basis.reason, params={"rows": basis.rows}))
         return tuple(notes)
 

@@ -45,6 +45,31 @@ class StageLoad:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Attention:
+    """Work that grows with a prompt's square: channels of all heads and layers that each pair of a
+    token and one before it costs. `window` 0 = all that came before.
+    """
+
+    channels: float
+    window: int = 0
+
+
+def pairs(tokens: float, before: float, window: int) -> float:
+    """How many tokens each of `tokens`, which follow on `before` others, looks back at, together.
+
+    Formula: Σ of min(i, window) over i from before to before + tokens: causal, half of the square
+    Source: Narayanan et al., Efficient large-scale language model training, 2021 (appendix).
+    """
+    end = before + tokens
+    if not window:
+        return (end * end - before * before) / 2
+    inside = max(0.0, min(end, window) - before)
+    first = min(before, float(window))
+    growing = inside * (first + inside / 2)
+    return growing + (tokens - inside) * window
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
     """A model in a layout, as far as its speed goes.
 
@@ -59,6 +84,7 @@ class Load:
     experts: int | None
     experts_per_token: int
     microbatches: int
+    attention: tuple[Attention, ...] = ()
 
     @property
     def layers(self) -> int:
@@ -145,9 +171,17 @@ def load_of(subject: Subject, layout: Layout) -> Load:
         stages=tuple(loads),
         hidden_size=dims["hidden_size"],
         active_params=inventory.active_params(subject.model),
-        experts=dims.get("experts"),
+        experts=dims.get("experts") or None,
         experts_per_token=dims.get("experts_per_token", 0),
         microbatches=layout.pipeline_parallel_size if rank_stages else 1,
+        attention=tuple(
+            Attention(
+                channels=part.attends * len(part.layers) / part.tokens_per_entry,
+                window=part.window,
+            )
+            for part in tokens
+            if part.attends
+        ),
     )
 
 
@@ -309,11 +343,29 @@ class StepTime:
         """Seconds of a prefill of no length: launches and ramps, by layer."""
         return self.load.layers * self.constants.prefill_floor_s_per_layer
 
-    def prefill_s(self, tokens: float) -> float:
-        """Seconds from the start of a prompt of `tokens` uncached tokens to its end, alone.
+    def attention_s(self, tokens: float, before: float) -> float:
+        """Seconds of the attention of `tokens` of a prompt to those before them."""
+        return sum(
+            self.pair_s(part) * pairs(tokens, before, part.window) for part in self.load.attention
+        )
 
-        Formula: floor + compute + collectives
+    def pair_s(self, attention: Attention) -> float:
+        """Seconds of a pair of tokens, on all ranks; 0 when no peak is known.
+
+        Formula: 2 × channels / (peak × efficiency × tensor parallel)
+        """
+        if self.hardware.flops_per_s is None:
+            return 0.0
+        rate = self.hardware.flops_per_s * self.constants.compute_efficiency
+        return 2 * attention.channels / (rate * self.load.layout.tensor_parallel_size)
+
+    def prefill_s(self, tokens: float, before: float = 0.0) -> float:
+        """Seconds from the start of a prompt of `tokens` uncached tokens to its end, alone, behind
+        `before` cached ones.
+
+        Formula: floor + compute + attention + collectives
         """
         if tokens == 0:
             return 0.0
-        return self.prefill_floor_s + self.compute_s(tokens) + self._collectives_s(tokens)
+        work = self.compute_s(tokens) + self.attention_s(tokens, before)
+        return self.prefill_floor_s + work + self._collectives_s(tokens)

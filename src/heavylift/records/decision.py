@@ -114,10 +114,25 @@ class Flip:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SimulatedPoint:
+    """What one rack of a simulated fleet serves within its objectives, `slo`.
+
+    Rates are of one of its `racks`; `traffic` is what came.
+    """
+
+    slo: str
+    traffic: str
+    racks: int
+    requests_per_s: Band
+    output_tokens_per_s: Band
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
     """The whole answer. `output_tokens_per_day` None: no volume was stated.
 
-    `point_*` is the service at the SLO point: the busiest it may be within the limit.
+    `point_*` is the service at the SLO point: the busiest it may be within the limit. Where that
+    was simulated, `simulated` says how, and limits, clients and first tokens are None.
     """
 
     model: str
@@ -129,13 +144,13 @@ class Decision:
     rack: Rack
     layout: Layout
     workload: SpeedWorkload
-    tpot_limit_s: float
+    tpot_limit_s: float | None
     ttft_limit_s: float | None
     output_tokens_per_day: float | None
     in_house: bool
-    point_concurrency: Band
+    point_concurrency: Band | None
     point_output_tokens_per_s: Band
-    point_ttft_s: Band
+    point_ttft_s: Band | None
     price: TokenPrice
     other_prices: tuple[TokenPrice, ...]
     api_usd_per_million_output: float
@@ -148,4 +163,5 @@ class Decision:
     flips: tuple[Flip, ...]
     beside_money: tuple[Note, ...]
     basis: SpeedBasis
+    simulated: SimulatedPoint | None = None
     schema: int = SCHEMA

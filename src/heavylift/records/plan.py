@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from heavylift.errors import Scalar
-from heavylift.records.ranges import Interval
+from heavylift.records.ranges import UNKNOWN, Interval
 
 SCHEMA: Final = 1
 
@@ -252,6 +252,9 @@ class StageMemory:
     weights_bytes: int
     kv_cache_bytes: int
     recurrent_state_bytes: int
+    workspace_bytes: Interval = UNKNOWN
+    outside_pool_bytes: Interval = UNKNOWN
+    """Unknown in plans that were kept before these were recorded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

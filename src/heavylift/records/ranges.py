@@ -34,3 +34,4 @@ class Interval:
 
 
 ZERO = Interval(low=0, high=0)
+UNKNOWN = Interval(low=0, high=None)

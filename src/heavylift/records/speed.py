@@ -36,11 +36,12 @@ class Evidence(StrEnum):
     """What the width of a band rests on, narrowest first.
 
     `anchored`: the user's own service was measured. `known`: published rows of this class agree.
-    `unseen`: none were found, or they disagree among themselves.
+    `thin`: rows of this class, too few or far apart: its own middle, a wide band. `unseen`: none.
     """
 
     ANCHORED = "anchored"
     KNOWN = "known"
+    THIN = "thin"
     UNSEEN = "unseen"
 
 

@@ -59,7 +59,7 @@ class Question:
 
     `rate_per_s` None = at the highest rate the objectives allow. `sizes` are mean tokens of prompt
     and answer. `requests` is the least number of a run. `usd_per_rack_hour` None = no price known.
-    `searches` False = only the runs themselves.
+    `searches` False = only the runs themselves; `gains` False = not what would help.
     """
 
     fleet: Fleet
@@ -74,6 +74,7 @@ class Question:
     usd_per_gpu_hour: Band | None = None
     price_source: str = ""
     searches: bool = True
+    gains: bool = True
     start_s: float | None = None
     notes: tuple[Note, ...] = ()
 
@@ -150,8 +151,9 @@ def answer(question: Question, run: RunAll) -> Simulation:
     if isinstance(question.traffic, Clients):
         # A closed loop has the rate that comes of it.
         rate = runs[PaceEnd.MIDDLE].requests_per_s
-    needed = _needed(question, rate, highest, run) if searching else None
-    gains = _gains(question, highest, run) if searching else ()
+    asked = searching and question.gains
+    needed = _needed(question, rate, highest, run) if asked else None
+    gains = _gains(question, highest, run) if asked else ()
     return _record(question, rate, runs, outcomes, highest, needed, gains)
 
 

@@ -28,6 +28,29 @@ _HANDOVER: Final = 3
 _COMES: Final = 4
 
 
+_SERIES: Final = 1 << 53
+_MASK: Final = (1 << 64) - 1
+
+
+def series(base: int, number: int) -> Chance:
+    """A series of numbers in [0, 1) of its own: fleets of other sizes meet the same failures in the
+    replicas that they share, so that their difference is not chance.
+
+    Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014 (SplitMix).
+    """
+    state = (base ^ (number + 1) * 0xD1342543DE82EF95) & _MASK
+
+    def following() -> float:
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return ((mixed ^ (mixed >> 31)) >> 11) / _SERIES
+
+    return following
+
+
 class Router(StrEnum):
     """How a request finds its replica.
 
@@ -64,8 +87,9 @@ class Failures:
 class FleetSpec:
     """What is run. `prefill` None = every replica does prompts and answers.
 
-    `handover_s` and `handover_s_per_token` are the way from a prefill to a decode replica. Longer
-    requests than `longest_tokens` are refused: the model's context ends there.
+    `handover_s` and `handover_s_per_token` are the way from a prefill to a decode replica over the
+    link that a prefill replica sends on, one request after the other. Longer requests than
+    `longest_tokens` are refused: the model's context ends there.
     """
 
     serve: PoolSpec
@@ -116,6 +140,7 @@ class Outcome:
     serve: Figures = field(default_factory=Figures)
     prefill: Figures | None = None
     failures: int = 0
+    link_wait_s: float = 0.0
     evictions: int = 0
 
     @property
@@ -165,6 +190,8 @@ class _Run:
         )
         self.all = [*self.serving, *self.prefilling]
         self.load = [0] * len(self.all)
+        self.fates: list[Chance] = []
+        self.link_free_s = [0.0] * len(self.all)
         count = len(self.serving)
         self.entrance = range(count, len(self.all)) if split else range(count)
         self.answers = range(count)
@@ -175,6 +202,8 @@ class _Run:
         """Runs to the end."""
         outcome, heap = self.outcome, self.heap
         if self.spec.failures is not None:
+            base = int(self.chance() * _SERIES)
+            self.fates = [series(base, index) for index in self._fate_numbers()]
             for index in range(len(self.all)):
                 self._plan_failure(index, 0.0)
         arrivals = self.source.arrivals()
@@ -206,6 +235,11 @@ class _Run:
             self._pass(at_s)
             self._other(at_s, kind, index, what)
         return self._summed()
+
+    def _fate_numbers(self) -> Iterator[int]:
+        """Which series each replica's failures are of: the same in a fleet of one more."""
+        yield from (2 * index for index in range(len(self.serving)))
+        yield from (2 * index + 1 for index in range(len(self.prefilling)))
 
     def _pass(self, at_s: float) -> None:
         self.outcome.in_system_s += self.left * (at_s - self.now)
@@ -344,9 +378,11 @@ class _Run:
         spec = self.spec
         self.load[request.at] -= 1
         request.ready = True
-        tokens = request.input_tokens
-        arrives = at_s + spec.handover_s + spec.handover_s_per_token * tokens
-        self._push(arrives, _HANDOVER, 0, request)
+        takes = spec.handover_s + spec.handover_s_per_token * request.input_tokens
+        free = max(at_s, self.link_free_s[request.at])
+        self.link_free_s[request.at] = free + takes
+        self.outcome.link_wait_s += free - at_s
+        self._push(free + takes, _HANDOVER, 0, request)
 
     def refused(self, request: Request) -> None:
         """Too long for any replica."""
@@ -398,7 +434,8 @@ class _Run:
     def _plan_failure(self, index: int, at_s: float) -> None:
         failures = self.spec.failures
         if failures is not None:
-            self._push(at_s - failures.mean_up_s * log1p(-self.chance()), _FAIL, index, 0)
+            up_s = -failures.mean_up_s * log1p(-self.fates[index]())
+            self._push(at_s + up_s, _FAIL, index, 0)
 
     def _fail(self, index: int, at_s: float) -> None:
         failures = self.spec.failures

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from heavylift.plan.step_time import StepTime
+from heavylift.plan.step_time import StepTime, pairs
 
 _NEVER_STEPS: Final = 1e12
 
@@ -34,10 +34,13 @@ class Pace:
 
     `rows` is filled as batch sizes are met. `accepted` tokens come out of a step of `drafted` + 1.
     `lanes` prompts are computed side by side, each by its part of the pipeline.
+    `attention_s_per_pair` are seconds for each pair of a prompt's token and one before it, with the
+    window in which pairs count (0 = all).
     """
 
     prefill_floor_s: float
     prefill_s_per_token: float
+    attention_s_per_pair: tuple[tuple[float, int], ...] = ()
     lanes: int = 1
     drafted: int = 0
     accepted: float = 1.0
@@ -59,7 +62,13 @@ class Pace:
         floor = times.prefill_floor_s
         return cls(
             prefill_floor_s=floor * prefill_factor,
-            prefill_s_per_token=(times.prefill_s(1.0) - floor) * prefill_factor,
+            prefill_s_per_token=(times.prefill_s(1.0) - floor - times.attention_s(1.0, 0.0))
+            * prefill_factor,
+            attention_s_per_pair=tuple(
+                (times.pair_s(part) * prefill_factor, part.window)
+                for part in times.load.attention
+                if times.pair_s(part)
+            ),
             lanes=times.load.microbatches,
             drafted=drafted,
             accepted=accepted,
@@ -82,14 +91,21 @@ class Pace:
         per_token = times.kv_s_per_token(batch)
         return Row(memory * scale, per_token * scale, compute * scale, rest * scale)
 
-    def chunk_s(self, tokens: int, prompts: int) -> float:
+    def attention_s(self, tokens: int, before: int) -> float:
+        """Seconds of the attention of a chunk of a prompt to what came before it."""
+        return sum(
+            each * pairs(tokens, before, window) for each, window in self.attention_s_per_pair
+        )
+
+    def chunk_s(self, tokens: int, prompts: int, attention_s: float = 0.0) -> float:
         """Seconds a step takes longer for `tokens` of prefill of `prompts` prompts."""
         side = min(prompts, self.lanes)
-        return (side * self.prefill_floor_s + tokens * self.prefill_s_per_token) / self.lanes
+        work = tokens * self.prefill_s_per_token + attention_s
+        return (side * self.prefill_floor_s + work) / self.lanes
 
-    def pass_s(self, tokens: int) -> float:
+    def pass_s(self, tokens: int, attention_s: float = 0.0) -> float:
         """Seconds a chunk is on its way beyond its step: the other stages of a pipeline."""
-        alone = self.prefill_floor_s + tokens * self.prefill_s_per_token
+        alone = self.prefill_floor_s + tokens * self.prefill_s_per_token + attention_s
         return alone * (1 - 1 / self.lanes)
 
 

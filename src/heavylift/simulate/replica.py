@@ -308,9 +308,15 @@ class Replica:
         prefilling = self._prefilling
         lane = max(1, budget // self.pace.lanes)
         unfinished: list[Request] = []
+        attention = alone = 0.0
+        attends = bool(self.pace.attention_s_per_pair)
         while prefilling and left > 0:
             request = prefilling.popleft()
             taken = min(request.left, left, lane)
+            if attends:
+                before = request.input_tokens + request.made - request.left
+                alone = self.pace.attention_s(taken, max(0, before))
+                attention += alone
             request.left -= taken
             left -= taken
             prompts += 1
@@ -322,8 +328,8 @@ class Replica:
         prefilling.extendleft(reversed(unfinished))
         chunk = budget - left
         pace, batch = self.pace, self._batch
-        self._chunk_s = pace.chunk_s(chunk, prompts)
-        self._done_late_s = pace.pass_s(last) if pace.lanes > 1 else 0.0
+        self._chunk_s = pace.chunk_s(chunk, prompts, attention)
+        self._done_late_s = pace.pass_s(last, alone) if pace.lanes > 1 else 0.0
         decode = pace.row(batch).step_s(self._held) if batch else 0.0
         self._steps = 1
         self.ends_s = self._start_s + self._chunk_s + decode

@@ -11,8 +11,8 @@ import pytest
 from heavylift.bench.files import read_prose, read_samples, read_trace, shipped_prose
 from heavylift.bench.prompts import Workload, Writer
 from heavylift.bench.records import Sample
-from heavylift.bench.schedule import Arrival
 from heavylift.errors import HeavyliftError
+from heavylift.traffic.trace import Arrival
 
 SAMPLE = Sample(index=3, prompt_digest="d", scheduled_s=0.0, started_s=0.0, ended_s=1.0)
 

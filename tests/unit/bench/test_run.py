@@ -15,12 +15,12 @@ from heavylift.bench.files import read_samples, shipped_prose
 from heavylift.bench.prompts import Workload, Writer
 from heavylift.bench.records import Load, LoadKind, Report
 from heavylift.bench.run import Wish, run
-from heavylift.bench.schedule import Arrival
 from heavylift.bench.slo import Slo
 from heavylift.bench.validity import Bounds
 from heavylift.devserver.scenario import Then, decode
 from heavylift.devserver.server import ScriptedServer
 from heavylift.errors import HeavyliftError
+from heavylift.traffic.trace import Arrival
 from heavylift.wire.client import Endpoint, Limits
 
 CLOSED = Load(kind=LoadKind.CLOSED, requests=8, concurrency=4)

@@ -8,9 +8,10 @@ from itertools import islice, pairwise
 import pytest
 
 from heavylift.bench.records import Load, LoadKind
-from heavylift.bench.schedule import parse_trace, times
+from heavylift.bench.schedule import schedule, times
 from heavylift.errors import HeavyliftError
 from heavylift.stats import mean
+from heavylift.traffic.trace import Arrival, read_arrivals
 
 MOONCAKE = """
 {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]}
@@ -24,6 +25,11 @@ SHAREGPT = (
     '{"id": "a", "conversations": [{"from": "human", "value": "Hello"},'
     ' {"from": "gpt", "value": "Hi"}, {"from": "human", "value": "And now?"}]}\n'
 )
+
+
+def parse_trace(text: str, path: str) -> tuple[Arrival, ...]:
+    """All arrivals, in order."""
+    return schedule(read_arrivals(text.splitlines(), path), path)
 
 
 def test_poisson_arrivals_have_the_rate_and_the_spread_of_their_law() -> None:
@@ -70,9 +76,8 @@ def test_conversations_keep_the_users_turns() -> None:
 
 def test_a_list_of_conversations_is_read_like_lines_of_them() -> None:
     """As ShareGPT's own file is."""
-    assert parse_trace(f"[{SHAREGPT.strip()}]", "chats.json") == parse_trace(
-        SHAREGPT, "chats.jsonl"
-    )
+    listed = parse_trace(f"[{SHAREGPT.strip()}]", "chats.json")
+    assert listed == parse_trace(SHAREGPT, "chats.jsonl")
     with pytest.raises(HeavyliftError, match="USE061"):
         parse_trace("[1, 2]", "chats.json")
 

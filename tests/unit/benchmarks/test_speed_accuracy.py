@@ -55,9 +55,11 @@ def test_the_shipped_classes_keep_what_they_promise(accuracy: ModuleType) -> Non
 def test_rows_that_judge_do_not_fit(accuracy: ModuleType) -> None:
     """Cross-validated: each sweep by the other sweeps, each class by the other classes."""
     cases, _ = accuracy.cases_of(accuracy.read_rows(ROWS), accuracy.Bench.load())
-    known, unseen, anchored = accuracy.cross_validated(cases)
+    known, thin, unseen, anchored = accuracy.cross_validated(cases)
     assert known.rows > 100
     assert (known.inside >= 0.75, known.width <= 2.5) == (True, True)
+    assert thin.rows > 30
+    assert thin.inside >= 0.75
     assert (unseen.inside >= 0.70, unseen.width <= 7) == (True, True)
     assert (anchored.inside >= 0.70, anchored.width <= 2.0) == (True, True)
 

@@ -65,7 +65,7 @@ def test_json_has_the_fields_of_the_record_and_a_schema_number(
     _, out, _ = run(capsys, *command, "--json")
     document = json.loads(out)
     assert document["schema"] == 1
-    assert document["basis"]["evidence"] in ("known", "unseen", "anchored")
+    assert document["basis"]["evidence"] in ("known", "thin", "unseen", "anchored")
     assert document["basis"]["low_ratio"] < document["basis"]["high_ratio"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from heavylift.errors import HeavyliftError
-from heavylift.gateway.audit import Line, open_audit, redact_nothing
+from heavylift.gateway.audit import Line, open_audit
 
 LINE = Line(at="2026-11-30T10:00:00.000Z", request_id="r", outcome="ok")
 
@@ -64,7 +64,7 @@ def test_bodies_are_off_by_default_and_redacted_when_on(tmp_path: Path) -> None:
     with open_audit(tmp_path / "a", redact=lambda body: body.replace(b"secret", b"***")) as audit:
         assert audit.keeps_bodies
         assert audit.body(b"a secret") == "a ***"
-    with open_audit(tmp_path / "a", redact=redact_nothing) as audit:
+    with open_audit(tmp_path / "a", redact=lambda body: body) as audit:
         assert audit.body(b"\xffx") == "\ufffdx"
 
 

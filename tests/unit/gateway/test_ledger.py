@@ -327,7 +327,7 @@ def test_a_full_disk_admits_nothing_and_loses_no_settlement(
     async def work() -> None:
         ledger = opened()
         given = [await admitted(ledger, key()) for _ in range(3)]
-        connection = ledger._connection
+        connection = ledger.database
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
         monkeypatch.setattr(ledger_module, "_SETTLE_DELAY_S", 0.0)
@@ -394,7 +394,7 @@ def test_slices_that_no_longer_count_are_swept(
             clocks.steady_s += 30
         clocks.steady_s += 20
         ledger.sweep()
-        rows = ledger._connection.execute("SELECT number FROM slice").fetchall()
+        rows = ledger.database.execute("SELECT number FROM slice").fetchall()
         assert rows == [(212,)]
 
     run(work())

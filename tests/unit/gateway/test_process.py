@@ -28,7 +28,7 @@ from heavylift.wire.reply import ChatRequest
 ASK = ChatRequest(
     model="scripted", messages=({"role": "user", "content": "hello"},), max_tokens=400
 )
-SLOW = "[pace]\ninterval_s = 0.02\n[reply]\ntokens = 60\n"
+SLOW = "[pace]\ninterval_s = 0.05\n[reply]\ntokens = 60\n"
 
 
 def heavylift(*arguments: str) -> Any:
@@ -141,13 +141,41 @@ async def ended(child: subprocess.Popen[str], within_s: float = 30.0) -> int:
     return await asyncio.to_thread(child.wait, within_s)
 
 
+async def readiness(url: str) -> int:
+    """The status of a gateway's readiness."""
+    async with Client(Endpoint(base_url=url)) as client:
+        exchange = client._exchange("GET", "/readyz")
+        await exchange.open()
+        exchange.close()
+        return exchange.status
+
+
+async def no_longer_taken(url: str) -> None:
+    """Wait until a gateway takes no new connections."""
+    port = int(url.rpartition(":")[2])
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            return
+        writer.close()
+        await asyncio.sleep(0.01)
+
+
+async def streaming(engine: str) -> int:
+    """Streams of a scripted engine that have begun to come, the gateway's probe not counted."""
+    async with Client(Endpoint(base_url=engine)) as client:
+        records = json.loads(await client.page("/dev/requests") or "[]")
+    return sum(len(record["sends"]) > 2 for record in records if record["stream"])
+
+
 def test_sigterm_lets_live_streams_finish(tmp_path: Path) -> None:
     """All of them, whole; no new connection is taken, and the status is 0."""
 
     async def work() -> None:
         async with live_streams(tmp_path, 8) as (url, key, child, tasks, _):
             child.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.2)
+            await no_longer_taken(url)
             assert (await ask(url, key)).failure is Failure.CONNECT
             outcomes = await asyncio.gather(*tasks)
             assert [outcome.failure for outcome in outcomes] == [None] * 8
@@ -163,14 +191,10 @@ def test_sigterm_says_no_first_and_serves_on_for_a_while(tmp_path: Path) -> None
     """Readiness turns before the door does, so that balancers can look elsewhere."""
 
     async def work() -> None:
-        async with live_streams(tmp_path, 1, notice_s=1.0) as (url, key, child, _, _):
+        async with live_streams(tmp_path, 1, notice_s=5.0) as (url, key, child, _, _):
             child.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.2)
-            async with Client(Endpoint(base_url=url)) as client:
-                exchange = client._exchange("GET", "/readyz")
-                await exchange.open()
-                assert exchange.status == 503
-                exchange.close()
+            while await readiness(url) != 503:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
             assert (await ask(url, key)).failure is None
             assert await ended(child) == 0
 
@@ -181,9 +205,9 @@ def test_a_second_signal_ends_streams_with_an_error(tmp_path: Path) -> None:
     """At once, and so that the client can tell."""
 
     async def work() -> None:
-        async with live_streams(tmp_path, 4) as (_, _, child, tasks, _):
+        async with live_streams(tmp_path, 4) as (url, _, child, tasks, _):
             child.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.1)
+            await no_longer_taken(url)
             child.send_signal(signal.SIGTERM)
             outcomes = await asyncio.gather(*tasks)
             assert {outcome.failure for outcome in outcomes} == {Failure.STREAM_ERROR_EVENT}
@@ -237,7 +261,8 @@ def test_sigkill_of_a_worker_under_live_streams(tmp_path: Path) -> None:
 
         async def work() -> None:
             tasks = [asyncio.create_task(ask(url, key)) for _ in range(8)]
-            await asyncio.sleep(0.6)
+            while await streaming(one) < 4 or await streaming(two) < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
             first.kill()
             outcomes = await asyncio.gather(*tasks)
             failures = [outcome.failure for outcome in outcomes]

@@ -53,6 +53,21 @@ def test_the_bound_is_never_less_than_the_utf_8_bytes(text: str) -> None:
         assert asked(body.encode()).bound.prompt_tokens >= len(text.encode())
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"\x80"}',
+        b'{"model":"m","messages":[{"content":"\xff"}]}',
+        b'{"model":"m","user":"\xc3"}',
+        b'{"model":"m","stream_options":"\xed\xa0\x80","stream":true}',
+    ],
+)
+def test_what_is_no_utf_8_is_refused(body: bytes) -> None:
+    """Wherever it stands: also in fields that are passed on as they are."""
+    with pytest.raises(HeavyliftError, match="GW030"):
+        asked(body)
+
+
 def test_tools_are_part_of_the_prompt() -> None:
     """They are rendered into it."""
     plain = asked({"model": "m", "messages": HELLO})

@@ -127,19 +127,23 @@ def test_a_class_with_rows_that_agree_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("book", "gpu", "reason"),
-    [
-        (BOOK, "other", "no_rows"),
-        (a_book(rows=2), "card", "few_rows"),
-        (a_book(high_ratio=2.5), "card", "rows_disagree"),
-    ],
+    ("book", "reason"),
+    [(a_book(rows=2), "few_rows"), (a_book(high_ratio=2.5), "rows_disagree")],
 )
-def test_a_class_that_is_not_known_says_why_and_gets_the_wide_spread(
-    book: SpeedClassBook, gpu: str, reason: str
+def test_few_or_differing_rows_are_taken_and_said_to_be_thin(
+    book: SpeedClassBook, reason: str
 ) -> None:
-    """No rows, too few, or rows that disagree."""
-    found = calibrate(book, gpu, "engine", crosses_nodes=False)
-    assert (found.basis.evidence, found.basis.reason) == (Evidence.UNSEEN, reason)
+    """The class's own fixed cost and spread are nearer than those of all; the why is told."""
+    found = calibrate(book, "card", "engine", crosses_nodes=False)
+    assert (found.basis.evidence, found.basis.reason) == (Evidence.THIN, reason)
+    assert (found.basis.low_ratio, found.basis.rows) == (0.8, book.classes[0].rows)
+    assert found.fixed_s_per_layer == pytest.approx(120e-6)
+
+
+def test_a_class_without_rows_gets_the_wide_spread() -> None:
+    """That of classes left out, and the reason."""
+    found = calibrate(BOOK, "other", "engine", crosses_nodes=False)
+    assert (found.basis.evidence, found.basis.reason) == (Evidence.UNSEEN, "no_rows")
     assert (found.basis.low_ratio, found.basis.high_ratio) == (0.6, 2.4)
     assert found.fixed_s_per_layer == pytest.approx(100e-6)
 

@@ -15,9 +15,9 @@ from heavylift.plan.money import OwnPrices
 from heavylift.plan.planner import Knowledge
 from heavylift.plan.speed import forecaster
 from heavylift.planning import Planning
-from heavylift.records.decision import DecisionVerdict, Tenure
+from heavylift.records.decision import Decision, DecisionVerdict, Tenure
 from heavylift.records.plan import Plan
-from heavylift.records.speed import SpeedWorkload
+from heavylift.records.speed import Band, SpeedWorkload
 
 TODAY = date(2026, 11, 30)
 Compare = Callable[..., Comparison]
@@ -49,6 +49,12 @@ def compare(
         )
 
     return make
+
+
+def clients_of(decision: Decision) -> Band:
+    """Clients at the point of the forecast."""
+    assert decision.point_concurrency is not None
+    return decision.point_concurrency
 
 
 def test_without_a_volume_the_verdict_hangs_on_it(compare: Compare) -> None:
@@ -101,7 +107,7 @@ def test_a_card_without_a_public_price_is_asked_for(compare: Compare) -> None:
 def test_cost_is_read_at_the_busiest_point_within_the_limits(compare: Compare) -> None:
     """A tighter limit holds fewer clients, and a token costs more."""
     loose, tight = compare().decision(), compare(tpot_limit_s=0.02).decision()
-    assert tight.point_concurrency.high < loose.point_concurrency.high
+    assert clients_of(tight).high < clients_of(loose).high
     pairs = zip(tight.options, loose.options, strict=True)
     assert all(a.usd_per_million_output.low > b.usd_per_million_output.low for a, b in pairs)
 
@@ -110,12 +116,12 @@ def test_a_limit_on_the_first_token_binds_too(compare: Compare) -> None:
     """An hour binds nothing; half a second holds fewer clients."""
     free = compare(ttft_limit_s=3600.0).decision()
     bound = compare(ttft_limit_s=0.5).decision()
-    assert bound.point_concurrency.high < free.point_concurrency.high
+    assert clients_of(bound).high < clients_of(free).high
 
 
 def test_clients_stated_cap_the_point(compare: Compare) -> None:
     """Three clients are three clients."""
-    assert compare(clients_most=3).decision().point_concurrency.high == 3
+    assert clients_of(compare(clients_most=3).decision()).high == 3
 
 
 def test_a_limit_out_of_reach_is_an_error(compare: Compare) -> None:
@@ -128,7 +134,7 @@ def test_a_limit_out_of_reach_is_an_error(compare: Compare) -> None:
 def test_a_limit_that_only_the_fast_end_meets_makes_the_band_wide(compare: Compare) -> None:
     """At the slow end one client at a time is what is left."""
     found = compare(tpot_limit_s=0.008).decision()
-    assert found.point_concurrency.low == 1
+    assert clients_of(found).low == 1
     assert found.point_output_tokens_per_s.low < found.point_output_tokens_per_s.high
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from heavylift.errors import HeavyliftError
 from heavylift.plan.have import parse_have
+from heavylift.plan.money import ON_DEMAND
 from heavylift.plan.planner import Knowledge
 from heavylift.plan.thumb import beside_weights
 from heavylift.plan.variants import dominated_by, with_unreported
@@ -295,16 +296,20 @@ def test_named_racks_are_compared_with_speed_and_rent(
         return PlanRequest(model="kimi-k3", rack=rack)
 
     held, short, other = planning.compare(racks, build, knowledge, with_speed=True).rows
-    assert held.output_tokens_per_s is not None
-    assert 0 < held.output_tokens_per_s.low < held.output_tokens_per_s.high
-    assert short.output_tokens_per_s is None
+    assert held.speed is not None
+    rate, cost = held.speed.output_tokens_per_s, held.speed.usd_per_million_output
+    assert 0 < rate.low < rate.high
+    assert short.speed is None
     assert held.rent_usd_per_hour is not None
     asked = [
         rental.usd_per_gpu_hour
         for rental in planning.catalog.prices().rentals
-        if rental.gpu == "b300" and rental.usd_per_gpu_hour is not None
+        if (rental.gpu, rental.term) == ("b300", ON_DEMAND) and rental.usd_per_gpu_hour is not None
     ]
     assert held.rent_usd_per_hour.low == 8 * min(asked)
-    assert other.output_tokens_per_s is not None
+    assert cost is not None
+    assert cost.low == pytest.approx(held.rent_usd_per_hour.low / rate.high / 3600 * 1e6)
+    assert other.speed is not None
+    assert other.speed.usd_per_million_output is None
     bare = planning.compare(racks, build, knowledge).rows
-    assert [row.output_tokens_per_s for row in bare] == [None, None, None]
+    assert [row.speed for row in bare] == [None, None, None]

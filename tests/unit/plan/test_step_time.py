@@ -18,6 +18,7 @@ from heavylift.plan.step_time import (
     StepTime,
     fullest_rank_ratio,
     load_of,
+    pairs,
     touched_ratio,
 )
 from heavylift.planning import Planning
@@ -230,3 +231,26 @@ def test_without_a_known_peak_compute_is_not_guessed() -> None:
     )
     assert blind.step_parts(10_000, 0)[SpeedPart.COMPUTE] == 0
     assert blind.prefill_s(500) == pytest.approx(20e-3)
+
+
+@pytest.mark.parametrize("window", [0, 5])
+def test_pairs_of_a_prompt_in_chunks_are_those_of_the_whole(window: int) -> None:
+    """However it is cut; without a window half of the square, with one a line in the end."""
+    whole = pairs(12, 0, window)
+    assert whole == pytest.approx(pairs(3, 0, window) + pairs(4, 3, window) + pairs(5, 7, window))
+    assert whole == (72 if not window else 12.5 + 7 * 5)
+
+
+def test_k3s_attention_outweighs_its_weights_at_its_longest_prompt(
+    planning: Planning, make_plan: Callable[..., Plan], knowledge_of: Callable[..., Knowledge]
+) -> None:
+    """24 layers × 96 heads × (128 + 64 + 128) channels × 2 × n²/2: 8.1e17 operations at 2^20
+    tokens beside 2 × 104.19e9 × 2^20 = 2.2e17; at 8,192 tokens less than 3 % of them.
+    """
+    plan = make_plan("kimi-k3", "8xB300", engine="vllm")
+    found = forecaster(plan, knowledge_of("kimi-k3"), planning.catalog.speed())
+    (part,) = found.load.attention
+    assert part.channels == 24 * 96 * 320
+    times = found.times(1e-4)
+    assert times.attention_s(2**20, 0) / times.compute_s(2**20) == pytest.approx(3.71, rel=0.01)
+    assert times.attention_s(8192, 0) / times.compute_s(8192) < 0.03

@@ -71,5 +71,6 @@ def test_steps_are_those_of_the_forecast(  # noqa: PLR0917 - fixtures come by po
     for context in (100, 4000, 200_000):
         expected = 1.5 * step.step_s(batch, context, 4) / 2.0
         assert pace.row(batch).step_s(batch * context) == pytest.approx(expected, rel=1e-9)
-    alone = pace.chunk_s(1000, 1) + pace.pass_s(1000)
+    attention_s = pace.attention_s(1000, 0)
+    alone = pace.chunk_s(1000, 1, attention_s) + pace.pass_s(1000, attention_s)
     assert alone == pytest.approx(step.prefill_s(1000), rel=1e-9)

@@ -8,7 +8,8 @@ import pytest
 
 from heavylift.errors import HeavyliftError
 from heavylift.simulate.request import Request
-from heavylift.simulate.trace import Replay, figures_of, read_trace
+from heavylift.simulate.trace import Replay, figures_of, requests_of
+from heavylift.traffic.trace import read_arrivals
 
 MOONCAKE = """\
 {"timestamp": 0, "input_length": 1200, "output_length": 500, "hash_ids": [0, 1, 2]}
@@ -34,7 +35,7 @@ SERVEGEN_CSV = "request_id,timestamp,input_tokens,output_tokens\n0,10.5,472,18\n
 
 def read(text: str) -> list[Request]:
     """All requests."""
-    return list(read_trace(text.splitlines(), "trace"))
+    return list(requests_of(read_arrivals(text.splitlines(), "trace"), "trace"))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,7 @@ def test_a_line_out_of_order_counts_with_the_one_before() -> None:
         (AZURE + "2023-11-16 18:17:07\n", "USE061", 4),
         (MOONCAKE.splitlines()[0] + "\n" + '{"timestamp": 1}\n', "USE061", 2),
         ("timestamp,input_tokens,output_tokens\n", "USE071", None),
+        ('{"messages": [{"role": "user", "content": "Hello"}]}\n', "USE076", 1),
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_line(text: str, code: str, line: int | None) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from heavylift.planning import Planning
 from heavylift.simulate.request import Request
-from heavylift.simulate.workload import Conversations, Shape, gamma, sizes_of
+from heavylift.simulate.workload import Conversations, Shape, sizes_of
 from heavylift.stats import mean, quantile
+from heavylift.traffic.draws import gamma
 
 
 def shape(planning: Planning, name: str) -> Shape:

@@ -54,15 +54,28 @@ def _verdict(decision: Decision) -> str:
     return decision.verdict.value
 
 
-def _point(decision: Decision) -> Iterator[str]:
+def _point(decision: Decision) -> Iterator[Text | str]:
     where = f"{decision.rack.label} {decision.layout.label}"
-    limit = number(decision.tpot_limit_s * 1000)
-    yield text("decide.point", where=where, engine=decision.engine_title, limit=limit)
+    simulated, engine = decision.simulated, decision.engine_title
+    if simulated is not None:
+        words = {"where": where, "engine": engine, "slo": simulated.slo}
+        yield from wrapped(
+            text(
+                "decide.point_simulated", **words, racks=simulated.racks, traffic=simulated.traffic
+            ),
+            "",
+        )
+        yield row(text("decide.requests_per_s"), band(simulated.requests_per_s))
+    else:
+        limit = number((decision.tpot_limit_s or 0.0) * 1000)
+        yield text("decide.point", where=where, engine=engine, limit=limit)
     clients = decision.point_concurrency
-    yield row(text("decide.clients"), f"{clients.low:,.0f} – {clients.high:,.0f}")
+    if clients is not None:
+        yield row(text("decide.clients"), f"{clients.low:,.0f} – {clients.high:,.0f}")
     rate = band(decision.point_output_tokens_per_s)
     yield row(text("speed.service"), rate, text("speed.tokens_per_s"))
-    yield row(text("speed.ttft"), seconds(decision.point_ttft_s), text("decide.settled"))
+    if decision.point_ttft_s is not None:
+        yield row(text("speed.ttft"), seconds(decision.point_ttft_s), text("decide.settled"))
 
 
 def _api(decision: Decision) -> Iterator[Text | str]:

@@ -18,6 +18,7 @@ from heavylift.records.speed import Band, Evidence, Speed, SpeedBasis, SpeedWork
 EVIDENCE_STYLE: Final = {
     Evidence.ANCHORED: "bold green",
     Evidence.KNOWN: "bold green",
+    Evidence.THIN: "bold yellow",
     Evidence.UNSEEN: "bold yellow",
 }
 _NAME_CELLS: Final = 27

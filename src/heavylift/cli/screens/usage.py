@@ -26,6 +26,16 @@ def lines(record: Sequence[Usage]) -> Iterator[str]:
             completion=f"{row.completion_tokens:>14,}",
             estimated=f"{row.estimated:>9,}",
         )
+    if any(row.cost_usd_low is not None for row in record):
+        yield text("usage.cost_head")
+    for row in record:
+        if row.cost_usd_low is not None and row.cost_usd_high is not None:
+            yield text(
+                "usage.cost_row",
+                group=f"{_group(row):<{_NAME_WIDTH}.{_NAME_WIDTH}}",
+                low=f"{row.cost_usd_low:>12,.2f}",
+                high=f"{row.cost_usd_high:>12,.2f}",
+            )
     if any(row.estimated for row in record):
         yield text("usage.estimated")
 

@@ -1,0 +1,1 @@
+"""Recorded traffic: what came when and how large, for whoever replays or simulates it."""

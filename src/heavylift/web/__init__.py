@@ -1,0 +1,1 @@
+"""The pages: a planner and a live view, rendered here and served on loopback."""
