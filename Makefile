@@ -6,9 +6,10 @@ STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-slurm test-vllm-quality test-package test-web test-ray test-vllm \
 	test-ssh test-up-slurm lint types imports check bench bench-diagnose bench-plan bench-search \
-	bench-stream bench-web bench-lint bench-speed speed-facts bench-gateway rivals test-routers \
-	test-postgres test-admin-api bench-client bench-batch bench-simulate bench-batch-memory \
-	recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args schemas clean
+	bench-stream bench-web bench-lint bench-accuracy bench-speed speed-facts bench-gateway rivals \
+	test-routers test-postgres test-admin-api bench-client bench-batch bench-simulate \
+	bench-batch-memory recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args \
+	schemas clean
 
 setup: $(STAMP)
 
@@ -89,7 +90,7 @@ imports: setup
 
 check: lint types imports test
 
-bench: bench-plan bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
+bench: bench-plan bench-accuracy bench-search bench-stream bench-diagnose bench-lint bench-speed bench-gateway bench-client \
 	bench-batch
 
 bench-diagnose: setup
@@ -110,6 +111,9 @@ bench-web: setup
 
 bench-lint: setup
 	$(BIN)/python benchmarks/lint_accuracy.py
+
+bench-accuracy: setup
+	$(BIN)/python benchmarks/plan_accuracy.py
 
 bench-speed: setup
 	$(BIN)/python benchmarks/speed_accuracy.py

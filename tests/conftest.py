@@ -12,6 +12,7 @@ import pytest
 from heavylift.plan.planner import Knowledge
 from heavylift.planning import Planning
 from heavylift.records.plan import Plan, PlanRequest, Rack
+from heavylift.records.receipt import Receipt
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +43,9 @@ def make_plan(planning: Planning, knowledge_of: Callable[[str], Knowledge]) -> C
     """
     sizes = ("tensor", "pipeline", "data", "expert", "decode_context")
 
-    def make(model: str, on: str, *, fixes: bool = False, **given: Any) -> Plan:
+    def make(
+        model: str, on: str, *, fixes: bool = False, receipt: Receipt | None = None, **given: Any
+    ) -> Plan:
         knowledge = knowledge_of(model)
         constraints = {name: given.pop(name) for name in sizes if name in given}
         given["engine"] = planning.engine(given.get("engine"))
@@ -52,7 +55,7 @@ def make_plan(planning: Planning, knowledge_of: Callable[[str], Knowledge]) -> C
             return PlanRequest(model=model, rack=each, layout_constraints=constraints, **given)
 
         request = build if rack is None else build(rack)
-        return planning.plan(request, knowledge, gpu=gpu, with_fixes=fixes)
+        return planning.plan(request, knowledge, gpu=gpu, receipt=receipt, with_fixes=fixes)
 
     return make
 

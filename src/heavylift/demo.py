@@ -23,12 +23,12 @@ from heavylift.devserver import tiny_k3
 from heavylift.launch import engine_env
 from heavylift.launch.embedded import forecast, launch
 from heavylift.launch.runner import Served, serve
-from heavylift.plan.receipts import Agreement, TermComparison, compare
+from heavylift.plan.receipts import compare
 from heavylift.planning import THIS_MACHINE, Planning
 from heavylift.recipe.engines import embedded
 from heavylift.recipe.engines.embedded import EmbeddedSettings
 from heavylift.records.finding import Finding, Severity
-from heavylift.records.plan import Plan, PlanRequest
+from heavylift.records.plan import Agreement, Plan, PlanRequest, TermComparison
 from heavylift.records.receipt import Receipt
 from heavylift.state.deployments import deployments_path, open_deployments
 from heavylift.state.paths import state_dir

@@ -39,7 +39,7 @@ from heavylift.records.inspection import (
     Inspection,
     Origin,
 )
-from heavylift.units import MIB
+from heavylift.units import MIB, format_gb
 
 CONFIG: Final = "config.json"
 CONFIG_LIMIT_BYTES: Final = 16 * MIB
@@ -172,7 +172,10 @@ def _part(hub_id: HubId, paths: list[str]) -> str:
 def _of_facts(model: ModelFacts, catalog: Catalog) -> Inspection:
     variant = next((each for each in model.variants if each.bytes_total is None), None)
     if variant is None:
-        raise HeavyliftError("CKPT032", {"model": model.title})
+        sizes = ", ".join(
+            f"{each.id} {format_gb(each.bytes_total or 0)} GB" for each in model.variants
+        )
+        raise HeavyliftError("CKPT032", {"model": model.title, "sizes": sizes})
     inventory = from_facts(model, catalog.family(model.family), variant)
     stated = Stated(
         experts_per_token=_dim(model, "experts_per_token"),

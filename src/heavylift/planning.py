@@ -23,14 +23,18 @@ from heavylift.checkpoint.config import (
     same_architecture,
     undescribed,
 )
+from heavylift.checkpoint.copies import in_form
 from heavylift.checkpoint.defects import Defect
 from heavylift.checkpoint.files import Files, LocalFiles
+from heavylift.checkpoint.gguf_model import GgufDimensions
+from heavylift.checkpoint.gguf_parts import SUFFIX as GGUF_SUFFIX
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
-from heavylift.checkpoint.read import Checkpoint, read_files
+from heavylift.checkpoint.read import Checkpoint, read_checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
+from heavylift.facts.copies import Copy
 from heavylift.facts.schema import (
     EngineFacts,
     Fact,
@@ -56,7 +60,7 @@ from heavylift.plan.planner import (
     subjects,
     with_receipt,
 )
-from heavylift.plan.rack import count_rack, parse_rack, resolve_rack
+from heavylift.plan.rack import count_rack, mixed_rack, parse_rack, resolve_rack, split_mixed
 from heavylift.plan.search import search
 from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
@@ -115,25 +119,86 @@ class Planning:
             return self._knowledge_of_folder(folder)
         try:
             return self.knowledge_of(self.catalog.model(model))
-        except HeavyliftError:
-            if folder.is_dir():
+        except HeavyliftError as error:
+            if folder.is_dir() or _is_gguf(folder):
                 return self._knowledge_of_folder(folder)
-            hub_id = HubId.parse(model)
-            if hub_id is None:
-                raise
-            if self._reach is None:
-                raise HeavyliftError("PLAN059", {"path": model}) from None
-            return self._knowledge_on_hub(hub_id, self._reach)
+            return self._knowledge_by_name(model, unknown=error)
+
+    def _knowledge_by_name(self, name: str, *, unknown: HeavyliftError) -> Knowledge:
+        """A variant by its place on a hub; what is there; else what its name says, as assumed.
+
+        What the facts hold of a place is enough; otherwise its files say more than its name.
+        Raises `unknown` for what is none of these.
+        """
+        place = self.catalog.variant_in_repo(name)
+        if place is not None:
+            model, variant = place
+            return self._knowledge_of_form(self.catalog.model(model), variant)
+        hub_id = HubId.parse(name)
+        copy = self.catalog.copy_of(name)
+        if hub_id is not None and self._reach is not None:
+            try:
+                return self._knowledge_on_hub(hub_id, self._reach)
+            except HeavyliftError as error:
+                if copy is None or not error.code.startswith("HUB"):
+                    raise
+        known = None if copy is None else self._knowledge_of_copy(copy)
+        if known is not None:
+            return known
+        if hub_id is not None:
+            raise HeavyliftError("PLAN059", {"path": name}) from unknown
+        raise unknown
+
+    def _knowledge_of_form(self, facts: ModelFacts, variant: str) -> Knowledge:
+        """A model with one of its forms alone."""
+        only = tuple(each for each in facts.variants if each.id == variant)
+        return self.knowledge_of(replace(facts, variants=only))
+
+    def _knowledge_of_copy(self, copy: Copy) -> Knowledge | None:
+        """A model in the form its copy's name says; None where it cannot be worked out."""
+        facts = self.catalog.model(copy.model)
+        if copy.form is None:
+            return self.knowledge_of(facts)
+        variant = in_form(facts, self.catalog.family(facts.family), copy.form)
+        return None if variant is None else self.knowledge_of(replace(facts, variants=(variant,)))
 
     def _knowledge_on_hub(self, hub_id: HubId, reach: Reach) -> Knowledge:
         with reach(hub_id) as files:
             checkpoint = read_hub(files, hub_id)
+            if checkpoint.file_format == "gguf":
+                return self._knowledge_of_gguf(checkpoint)
             return self._knowledge_of_files(files, hub_id.id.rpartition("/")[2], checkpoint)
 
     def _knowledge_of_folder(self, folder: Path) -> Knowledge:
+        if _is_gguf(folder) or _holds_gguf_alone(folder):
+            return self._knowledge_of_gguf(read_checkpoint(folder))
         files = LocalFiles(folder)
         config = read_config(files)
         return self._knowledge_of_files(files, folder.resolve().name, None, config)
+
+    def _knowledge_of_gguf(self, checkpoint: Checkpoint) -> Knowledge:
+        """A GGUF model of known dimensions: its bytes are those of its header, what it keeps of a
+        text is that of the model. Raises PLAN061 for dimensions that no known model has.
+        """
+        checkpoint.require_sound()
+        self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
+        stated = GgufDimensions.of(checkpoint.metadata)
+        others = map(self.catalog.model, self.catalog.ids("models"))
+        facts = stated.find(others, checkpoint.where)
+        if facts is None:
+            raise HeavyliftError("PLAN061", {"path": checkpoint.where, **stated.shown()})
+        base = facts.variants[0]
+        variant = VariantFacts(
+            id="gguf",
+            title=stated.title,
+            format="gguf",
+            engines=tuple(e.id for e in self.catalog.engines() if not _takes_folders(e)),
+            kind=FactKind.MEASURED,
+            source=checkpoint.where,
+            as_of=base.as_of,
+        )
+        inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
+        return self._knowledge_with(facts, self.catalog.family(facts.family), variant, inventory)
 
     def _knowledge_of_files(
         self,
@@ -198,6 +263,8 @@ class Planning:
         """
         others = map(self.catalog.model, self.catalog.ids("models"))
         same = [other for other in others if same_architecture(facts, other)]
+        # Copies of one network that read further apart are told by how far.
+        same.sort(key=lambda other: other.max_context.value != facts.max_context.value)
         key = name_key(facts.id)
         for other in same:
             names = (other.id, other.title, *other.names)
@@ -225,14 +292,22 @@ class Planning:
         )
 
     def rack(self, text: str) -> tuple[GpuFacts, Rack | None]:
-        """The card and the rack a text names; no rack when only a card was named.
+        """The card and the rack a text names; no rack when only a card was named. Of several kinds
+        of cards in one machine it is the smallest.
 
         Raises PLAN001 to PLAN003 for a text that is no rack, FACT011 for an unknown card.
         """
         if text == THIS_MACHINE:
             gpu, node = self._host
             return gpu, resolve_rack(parse_rack(f"1x{THIS_MACHINE}"), gpu, node)
-        parsed = parse_rack(text)
+        parts = [parse_rack(part) for part in split_mixed(text)]
+        if len(parts) > 1:
+            cards = [
+                ((each.count or 1) * (each.nodes or 1), self.catalog.gpu(each.gpu))
+                for each in parts
+            ]
+            return mixed_rack(text, cards)
+        (parsed,) = parts
         gpu = self.catalog.gpu(parsed.gpu)
         return gpu, resolve_rack(parsed, gpu, self.catalog.node(gpu.node))
 
@@ -584,6 +659,17 @@ def _read_if_there(files: Files) -> Checkpoint | None:
         if error.code != "CKPT022":
             raise
         return None
+
+
+def _is_gguf(path: Path) -> bool:
+    return path.name.endswith(GGUF_SUFFIX) and path.is_file()
+
+
+def _holds_gguf_alone(folder: Path) -> bool:
+    """True for a folder with GGUF files and no config.json: what says what its tensors mean."""
+    if not folder.is_dir() or (folder / CONFIG).exists():
+        return False
+    return any(name.endswith(GGUF_SUFFIX) for name in LocalFiles(folder).names())
 
 
 def _takes_folders(engine: EngineFacts) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from heavylift.checkpoint.formats import bytes_of
 from heavylift.checkpoint.quantisation import scheme_of, stored
@@ -22,6 +23,8 @@ from heavylift.facts.schema import (
     TensorPattern,
     VariantFacts,
 )
+
+_TABLE: Final = "embed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,7 +161,7 @@ def _groups(
     if layers == ():
         return
     whole = _group(pattern, model, layers, variant.tensor_types)
-    if not pattern.linear or not variant.quantised:
+    if not variant.quantised or not (pattern.linear or _is_table(pattern, variant)):
         yield whole
         return
     forms: dict[QuantisedFacts | None, list[int]] = {}
@@ -171,6 +174,10 @@ def _groups(
             yield replace(whole, layers=kept)
         else:
             yield from quantised(replace(whole, layers=kept), rule)
+
+
+def _is_table(pattern: TensorPattern, variant: VariantFacts) -> bool:
+    return pattern.role == _TABLE and any(rule.tables for rule in variant.quantised)
 
 
 def quantised(group: TensorGroup, rule: QuantisedFacts) -> Iterator[TensorGroup]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from heavylift.checkpoint.formats import bytes_of
+from heavylift.checkpoint.formats import GGUF_TYPES, bytes_of
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import QuantisedFacts
 
@@ -57,6 +57,9 @@ _PER_ROW: Final = Piece("weight_scale", "F32", ("rows", "1"), 0)
 _NVFP4_SCALES: Final = _matrix("weight_scale", "F8_E4M3", "ceil(columns/16)")
 _TRANSPOSED_SCALES: Final = Piece("scales", "F16", ("ceil(columns/group)", "rows"), 1, 0)
 _ZEROS: Final = Piece("qzeros", "I32", ("ceil(columns/group)", "ceil(rows/8)"), 1, 0)
+
+GGUF_SCHEME: Final = "gguf-"
+"""What schemes begin with that store a matrix in blocks of a GGUF type: `gguf-Q8_0`."""
 
 SCHEMES: Final[Mapping[str, tuple[Piece, ...]]] = {
     "fp8": (
@@ -157,7 +160,7 @@ def stored(scheme: str, shape: tuple[int, ...], axis: int, group: int) -> tuple[
     *stack, rows, columns = shape
     base = axis - len(stack)
     found = []
-    for piece in SCHEMES[scheme]:
+    for piece in _pieces(scheme):
         sizes = (*stack, *piece.sizes(rows, columns, group))
         cut = piece.axis(base) if base >= 0 else None
         found.append(
@@ -171,6 +174,16 @@ def stored(scheme: str, shape: tuple[int, ...], axis: int, group: int) -> tuple[
             )
         )
     return tuple(found)
+
+
+def _pieces(scheme: str) -> tuple[Piece, ...]:
+    """The tensors of a scheme; those of a GGUF type are one, scales and all."""
+    kind = scheme.removeprefix(GGUF_SCHEME)
+    if kind == scheme:
+        return SCHEMES[scheme]
+    if kind not in GGUF_TYPES:
+        raise KeyError(scheme)
+    return (_matrix("weight", kind, params=1),)
 
 
 def scheme_of(

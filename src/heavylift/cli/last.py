@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -14,6 +15,9 @@ from heavylift.facts.catalog import Catalog
 from heavylift.records.plan import Plan
 from heavylift.records.receipt import Receipt
 from heavylift.state.paths import state_dir
+
+if TYPE_CHECKING:
+    from heavylift.telemetry.start_log import StartLog
 
 
 def _path() -> Path:
@@ -79,9 +83,38 @@ def _deployments_path() -> Path | None:
     return path if path.is_file() else None
 
 
+_MOST_LOG_BYTES = 256 * 2**20
+
+
 def read_receipt(path: Path) -> Receipt:
     """A receipt from a JSON file. Raises PLAN042 when it is none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Receipt)
     except (OSError, msgspec.MsgspecError) as error:
         raise HeavyliftError("PLAN042", {"path": str(path), "reason": reason(error)}) from error
+
+
+def read_measured(path: Path) -> Receipt | StartLog:
+    """A receipt from a JSON file, or what an engine's start-up log tells. Raises PLAN042 for a file
+    that cannot be read, PLAN043 for a text that tells no memory.
+    """
+    from heavylift.telemetry.start_log import read_start
+
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_MOST_LOG_BYTES + 1)
+        if len(raw) > _MOST_LOG_BYTES:
+            raise HeavyliftError("PLAN042", {"path": str(path), "reason": "> 256 MiB"})
+        if raw.lstrip()[:1] == b"{":
+            return msgspec.json.decode(raw, type=Receipt)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise HeavyliftError("PLAN042", {"path": str(path), "reason": reason(error)}) from error
+    # Progress bars end in carriage returns.
+    lines = raw.decode("utf-8", "replace").replace("\r", "\n").split("\n")
+    try:
+        return read_start(lines, Catalog().engine_logs())
+    except HeavyliftError as error:
+        if error.code != "RUN020":
+            raise
+        what = str(error.params["what"])
+        raise HeavyliftError("PLAN043", {"path": str(path), "what": what}) from error

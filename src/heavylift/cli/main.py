@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "simulate": "simulate",
     "decide": "decide",
     "recipe": "recipe",
+    "import": "imports",
     "facts": "facts",
     "inspect": "inspect",
     "checksum": "checksum",

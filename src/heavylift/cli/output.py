@@ -32,6 +32,7 @@ _SCREENS: Final = {
     "plan": "plan",
     "compare": "compare",
     "fit": "fit",
+    "imported": "imported",
     "variants": "variants",
     "search": "search",
     "explain": "explain",

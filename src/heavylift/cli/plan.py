@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,13 @@ from heavylift.cli.text import text
 from heavylift.errors import Exit
 from heavylift.facts.catalog import Catalog
 from heavylift.plan.command import plan_command
+from heavylift.plan.planner import Knowledge
 from heavylift.planning import Planning
 from heavylift.records.plan import Plan, Status
+from heavylift.records.receipt import Receipt
+
+if TYPE_CHECKING:
+    from heavylift.telemetry.start_log import StartLog
 
 
 @click.command(help=text("help.plan"))
@@ -60,7 +65,9 @@ def make(
     planning = planning or Planning()
     knowledge = planning.knowledge(wish.model)
     gpu, rack = planning.rack(rack_text)
-    measured = None if receipt is None else last.read_receipt(receipt)
+    measured = None if receipt is None else last.read_measured(receipt)
+    if measured is not None and not isinstance(measured, Receipt):
+        return _of_log(wish, measured, planning, knowledge, rack_text)
     if rack is None:
         return planning.plan(
             lambda each: wish.request(planning, each), knowledge, gpu=gpu, receipt=measured
@@ -70,6 +77,47 @@ def make(
     plan = planning.plan(request, knowledge, receipt=measured)
     kept = last.kept_receipt(plan) if receipt is None else None
     return plan if kept is None else planning.plan(request, knowledge, receipt=kept)
+
+
+def _of_log(
+    wish: Wish, log: StartLog, planning: Planning, knowledge: Knowledge, rack_text: str
+) -> Plan:
+    """A plan, measured by a log. What the log says of the start and nobody typed is taken from it;
+    a log of another engine than the one typed is of something else.
+    """
+    from heavylift.telemetry.start_log import receipt_of
+
+    said: dict[str, Any] = {"engine": log.engine, "engine_version": _known_version(log, planning)}
+    said |= {_OPTIONS[name]: value for name, value in log.settings.items()}
+    given = {
+        option: said.get(option) if value is None else value
+        for option, value in wish.options.items()
+    }
+    wish = Wish.of(wish.model, given)
+    gpu, rack = planning.rack(rack_text)
+    if rack is None:
+        found = planning.plan(lambda each: wish.request(planning, each), knowledge, gpu=gpu)
+        rack = found.rack
+    else:
+        check_layout_fits_rack(wish, rack)
+        found = planning.plan(wish.request(planning, rack), knowledge)
+    return planning.plan(wish.request(planning, rack), knowledge, receipt=receipt_of(log, found))
+
+
+# Settings of a request by the options that state them.
+_OPTIONS = {
+    "context_tokens": "context",
+    "concurrency": "concurrency",
+    "max_num_batched_tokens": "max_batched_tokens",
+    "kv_cache_dtype": "kv_dtype",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+}
+
+
+def _known_version(log: StartLog, planning: Planning) -> str | None:
+    """The version a log names, where its rules were read."""
+    versions = planning.catalog.engine(log.engine).versions
+    return next((each.id for each in versions if each.id == log.version), None)
 
 
 def _next(plan: Plan) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
 from heavylift.facts.access_schema import CardAccess
-from heavylift.facts.checkpoint_schema import HubBook, HubFacts, TensorBook
+from heavylift.facts.checkpoint_schema import FormBook, HubBook, HubFacts, TensorBook
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -30,9 +30,11 @@ from heavylift.facts.command_schema import (
     NameChanges,
 )
 from heavylift.facts.consistency import Everything, name_key
+from heavylift.facts.copies import Copy, read_name
 from heavylift.facts.decode import Decoder
 from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
+from heavylift.facts.import_schema import ImportBook
 from heavylift.facts.log_schema import LogBook, RestartBook
 from heavylift.facts.price_schema import (
     ApiPriceBook,
@@ -185,6 +187,25 @@ class Catalog:
             return VariantReportBook(model=model, reports=())
         return self._load(VariantReportBook, f"variants/{model}.toml")
 
+    def forms(self) -> FormBook:
+        """Forms of weights that names of copies speak of."""
+        return self._load(FormBook, "checkpoints/forms.toml")
+
+    def copy_of(self, name: str) -> Copy | None:
+        """The known model that the name of a copy speaks of, and its form; None for others."""
+        tables = {each: self._table(f"models/{each}.toml") for each in self.ids("models")}
+        names = {each: (each, *_spellings(table, "models")) for each, table in tables.items()}
+        return read_name(name, self.forms(), names)
+
+    def variant_in_repo(self, name: str) -> tuple[str, str] | None:
+        """The model and variant whose files lie in the hub's place of that name, or None."""
+        wanted = name.lower()
+        for identifier in self.ids("models"):
+            for variant in self._table(f"models/{identifier}.toml").get("variants", ()):
+                if isinstance(variant, dict) and str(variant.get("repo", "")).lower() == wanted:
+                    return identifier, str(variant.get("id"))
+        return None
+
     def metric_names(self) -> Mapping[str, tuple[str, ...]]:
         """Figure of an engine's metrics -> the names that engines give it."""
         book = self._load(MetricBook, "served/metrics.toml")
@@ -193,6 +214,10 @@ class Catalog:
     def engine_logs(self) -> LogBook:
         """What engines' logs tell of a start."""
         return self._load(LogBook, "served/logs.toml")
+
+    def import_words(self) -> ImportBook:
+        """What other planners' files say, in our words."""
+        return self._load(ImportBook, "served/imports.toml")
 
     def restarts(self) -> Mapping[str, bool]:
         """Cause class of a failure -> whether starting again can help, where that is known."""
@@ -459,6 +484,7 @@ class Catalog:
         served: dict[str, Callable[[], object]] = {
             "logs": self.engine_logs,
             "metrics": self.metric_names,
+            "imports": self.import_words,
             "replies": self.reply_formats,
             "goldens": self.goldens,
             "restarts": self.restarts,
@@ -467,6 +493,7 @@ class Catalog:
         names: dict[str, Callable[[], object]] = {
             "hubs": self.hubs,
             "tensors": self.tensor_names,
+            "forms": self.forms,
         }
         _collect(lambda name: names[name](), self.ids("checkpoints"), defects)
 

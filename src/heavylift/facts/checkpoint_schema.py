@@ -79,3 +79,31 @@ class TensorBook:
 
     words: TensorWords
     roles: tuple[RoleNames, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FormFacts(Rule):
+    """A form of weights that names of copies speak of, as it is usually stored.
+
+    `words` are looked for in a name; `scheme` and `group` as of `QuantisedFacts`, for the linear
+    layers in `tensors` (with `tables` also the tables of tokens), on `engines`. Of models with
+    experts only those in `tensors_beside_experts`, where it is not empty.
+    """
+
+    id: str
+    title: str
+    words: tuple[str, ...]
+    scheme: str
+    tensors: tuple[str, ...]
+    engines: tuple[str, ...]
+    tensors_beside_experts: tuple[str, ...] = ()
+    group: int = 1
+    tables: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FormBook:
+    """All forms, in the order they are looked for, and words of names that say nothing."""
+
+    plain_words: tuple[str, ...]
+    forms: tuple[FormFacts, ...]

@@ -28,7 +28,8 @@ class LogTerm(Rule):
 
     `term` is a plan's term, or `pool`: all an engine took for what grows with use. Of several
     lines of one device the one named by `keep` counts, `first` (a drafter's pool comes after the
-    model's) or `last` (a log that goes through its set-up twice); patterns of one term add up.
+    model's) or `last` (a log that goes through its set-up twice); patterns of one term add up, but
+    for an `alternative`, which says again what another pattern may have said.
     """
 
     engine: str
@@ -36,14 +37,26 @@ class LogTerm(Rule):
     pattern: str
     unit: str
     keep: str = "last"
+    alternative: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogFigure(Rule):
-    """A number of a log that is no memory term: `kv_tokens`, `most_sequences`, `block_tokens`."""
+    """A number of a log that is no memory term: `kv_tokens`, `most_sequences`, `block_tokens`.
+    `adds_up`: each replica tells its own.
+    """
 
     engine: str
     figure: str
+    pattern: str
+    adds_up: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogVersion(Rule):
+    """How an engine says which version it is: the group `version` of `pattern`."""
+
+    engine: str
     pattern: str
 
 
@@ -72,6 +85,7 @@ class LogBook:
     figures: tuple[LogFigure, ...] = ()
     ranks: tuple[LogRank, ...] = ()
     addresses: tuple[LogAddress, ...] = ()
+    versions: tuple[LogVersion, ...] = ()
     same_as: dict[str, str] = field(default_factory=dict)
 
 

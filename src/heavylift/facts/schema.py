@@ -224,13 +224,14 @@ class QuantisedFacts:
 
     `scheme` is one of `checkpoint.quantisation`, `group` its weights per scale where the scheme
     leaves that open. `tensors` are names of the family's list, with `*` for any part; `layers`
-    the only ones, empty = all.
+    the only ones, empty = all. `tables`: the tables of tokens are stored so too.
     """
 
     scheme: str
     tensors: tuple[str, ...]
     group: int = 1
     layers: tuple[int, ...] = ()
+    tables: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,7 +242,8 @@ class VariantFacts(Rule):
     rest). `quantised`: which linear layers are not as the family's list says; the first entry
     that takes a tensor counts. `kv_cache_dtype`: what the checkpoint brings scales for, which
     engines take unless told otherwise. `bytes_total` is the published size of all files, where the
-    tensor list is not known.
+    tensor list is not known. `bytes_more` is how much more the files may hold: what a form known by
+    its name alone may have left as it was.
     """
 
     id: str
@@ -253,6 +255,7 @@ class VariantFacts(Rule):
     quantised: tuple[QuantisedFacts, ...] = ()
     kv_cache_dtype: str | None = None
     bytes_total: int | None = None
+    bytes_more: int | None = None
     repo: str | None = None
 
 
@@ -478,6 +481,7 @@ class CacheRule(Rule):
     `reserved_states` are never given out. `state_to_kv_ratio`: the pool is divided by this ratio
     before anything runs. `states_for_max_num_seqs`: states of all allowed sequences are set aside
     at the start. `context_shared`: the engine's context setting is one pot for all sequences.
+    `window_shared`: the windows of all sequences lie in one cache, with room for one batch.
     """
 
     layout: str
@@ -490,6 +494,7 @@ class CacheRule(Rule):
     state_to_kv_ratio: float | None = None
     states_for_max_num_seqs: bool = False
     context_shared: bool = False
+    window_shared: bool = False
     window_to_full_ratio: float | None = None
     batches_in_flight: int = 1
     states_per_draft_token: int = 0

@@ -192,7 +192,7 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
         ),
         checkpoint_bytes=size,
         checkpoint_tensors=inventory.tensors if inventory is not None else None,
-        receipt=None if subject.receipt is None else subject.receipt.taken_at,
+        receipt=None if subject.receipt is None else subject.receipt.taken_at or "log",
     )
 
 

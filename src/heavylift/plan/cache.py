@@ -265,6 +265,8 @@ class Contiguous(_ByLayer):
     def kv_parts(self, stage: Stage, tokens: int, sequences: int) -> tuple[Part, ...]:
         """Bytes of all slots' cells."""
         cells = self._cells(tokens, sequences)
+        if self._rule.window_shared:
+            return self._with_shared_windows(stage, cells, sequences)
         return tuple(
             Part(
                 id=part.id,
@@ -275,6 +277,28 @@ class Contiguous(_ByLayer):
             )
             for part in self._tokens
         )
+
+    def _with_shared_windows(self, stage: Stage, cells: int, sequences: int) -> tuple[Part, ...]:
+        """Bytes where the windows of all slots share one cache, and its room for a batch.
+
+        Formula: min(all cells, ceil((sequences × window + batch) / 256) × 256).
+        """
+        found = []
+        for part in self._tokens:
+            kept = sequences * cells
+            if part.window:
+                kept = min(kept, round_up(sequences * part.window + self._batched, _CONTIGUOUS_PAD))
+            layers = stage.layers_in(part.layers)
+            entries = ceil_div(kept, part.tokens_per_entry)
+            found.append(
+                Part(
+                    id=part.id,
+                    bytes=entries * part.layer_bytes * layers,
+                    formula=f"{kept:,} cells × {layers} layers × {part.formula}",
+                    source=self._rule.source,
+                )
+            )
+        return tuple(found)
 
     def state_parts(self, stage: Stage, sequences: int, *, reserved: bool) -> tuple[Part, ...]:
         """Bytes of all slots' states."""

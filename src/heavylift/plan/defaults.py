@@ -111,6 +111,13 @@ def resolve(
     )
 
 
+def _reads(engine: EngineFacts, variant: VariantFacts) -> bool:
+    """Engines that split tensors over ranks read safetensors folders."""
+    if variant.format != "safetensors":
+        return False
+    return bool(engine.layouts) and all(rule.splits == "ranks" for rule in engine.layouts)
+
+
 class _Filling:
     """One request being filled in; `taken` lists what was."""
 
@@ -179,6 +186,10 @@ class _Filling:
         """The variant asked for, or the engine's usual one."""
         model, engine, wanted = self._knowledge.model, self._engine, self._request.variant
         offered = [variant for variant in model.variants if engine.id in variant.engines]
+        if not offered:
+            # Nobody said that it loads it, nor that it does not: what files of that kind would take
+            # is worked out, and support stays unknown.
+            offered = [each for each in model.variants if _reads(engine, each)]
         names = ", ".join(variant.id for variant in offered)
         if wanted is not None:
             variant = self._knowledge.variant(wanted)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from heavylift.facts.schema import FactKind
+from heavylift.plan.arithmetic import ceil_div
 from heavylift.plan.cache import CacheModel, cache_model
 from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
@@ -41,12 +42,14 @@ TIGHT_RATIO = 0.15
 class Sums:
     """What terms come to, bytes. `known`: the lows. `certain`: the lows of the terms that are
     neither assumed nor unknown nor others' word; the weights count whatever they rest on: a
-    published size may be off, but not by a model. `high`: None when one term has none.
+    published size may be off, but not by a model. `high`: None when one term has none; `bounded`:
+    the highs, of terms without one the lows.
     """
 
     known_bytes: int
     certain_bytes: int
     high_bytes: int | None
+    bounded_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,30 +75,37 @@ class Account:
 
     def only(self, segments: Iterable[str]) -> Sums:
         """What the terms of some segments come to."""
-        known = certain = high = 0
+        known = certain = high = highest = 0
         bounded = True
         for segment in segments:
             sums = self._by_segment[segment]
             known += sums.known_bytes
             certain += sums.certain_bytes
+            highest += sums.bounded_bytes
             if sums.high_bytes is None:
                 bounded = False
             else:
                 high += sums.high_bytes
-        return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high if bounded else None)
+        return Sums(
+            known_bytes=known,
+            certain_bytes=certain,
+            high_bytes=high if bounded else None,
+            bounded_bytes=highest,
+        )
 
 
 def _sums(terms: Iterable[Term], segment: str) -> Sums:
-    known = certain = 0
+    known = certain = bounded = 0
     high: int | None = 0
     for term in terms:
         if term.segment != segment:
             continue
         known += term.bytes.low
+        bounded += term.bytes.low if term.bytes.high is None else term.bytes.high
         if term.kind in _CERTAIN or term.id == Segment.WEIGHTS:
             certain += term.bytes.low
         high = None if high is None or term.bytes.high is None else high + term.bytes.high
-    return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high)
+    return Sums(known_bytes=known, certain_bytes=certain, high_bytes=high, bounded_bytes=bounded)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +201,8 @@ def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
     """
     if subject.inventory is None:
         return Kind.REPORTED
+    if subject.variant.bytes_more:
+        return Kind.ASSUMED
     if weights_bytes.low != weights_bytes.high:
         return Kind.DERIVED
     if subject.inventory.is_read or subject.variant.kind in _SEEN:
@@ -200,8 +212,11 @@ def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
 
 def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
     weights_bytes, groups = stage_bytes(subject, layout, stage)
-    # Tensors that nobody said how to split are on every rank at worst.
-    found = Interval(low=weights_bytes, high=weights_bytes + unsplit_bytes(subject, layout, stage))
+    # Tensors that nobody said how to split are on every rank at worst; layers that a form known by
+    # its name may have left as they were are split like all linear layers.
+    ranks = layout.tensor_parallel_size * layout.pipeline_parallel_size
+    more = unsplit_bytes(subject, layout, stage) + ceil_div(subject.variant.bytes_more or 0, ranks)
+    found = Interval(low=weights_bytes, high=weights_bytes + more)
     return Term(
         id=Segment.WEIGHTS,
         segment=Segment.WEIGHTS,
@@ -280,7 +295,8 @@ def _against(account: Account, budget: Budget) -> Capacity:
         return Capacity.DOES_NOT_FIT
     high = inside.high_bytes
     if high is None:
-        room = budget.bytes - inside.known_bytes
+        # Room for what has no bound is what the bounds of the others leave.
+        room = budget.bytes - inside.bounded_bytes
         return Capacity.TIGHT if room < TIGHT_RATIO * budget.bytes else Capacity.FITS
     return Capacity.TIGHT if high > budget.bytes else Capacity.FITS
 

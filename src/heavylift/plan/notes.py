@@ -31,7 +31,12 @@ def _reading(subject: Subject) -> Iterator[Note]:
     if rack.reading is not None:
         yield Note(
             code=f"rack_{rack.reading}",
-            params={"text": rack.text, "nodes": rack.nodes, "per_node": rack.gpus_per_node},
+            params={
+                "text": rack.text,
+                "nodes": rack.nodes,
+                "per_node": rack.gpus_per_node,
+                "gpu": subject.gpu.title,
+            },
         )
     devices = subject.gpu.devices_per_card
     if devices > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.schema import EngineFacts, GpuFacts, NodeFacts
 from heavylift.plan.assemble import (
     Candidate,
@@ -18,7 +18,7 @@ from heavylift.plan.assemble import (
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
-from heavylift.plan.receipts import mismatch
+from heavylift.plan.receipts import compare, mismatch
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
 from heavylift.plan.support import UNPUBLISHED, publication_rank, refusing_rule
 from heavylift.records.plan import (
@@ -399,7 +399,7 @@ def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
     other = mismatch(receipt, plan)
     if other is not None:
         note = Note(code="receipt_of_other", params={"what": other})
-        return replace(plan, notes=(*plan.notes, note))
+        return replace(plan, notes=(*plan.notes, note), measured=compare(plan, receipt))
     machine = knowledge.machines[plan.rack.gpu]
     subject = resolve(
         plan.request,
@@ -410,7 +410,14 @@ def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
         receipt=receipt,
     )
     measured = plan_layout(subject, plan.request, plan.layout)
-    return replace(measured, rejected=plan.rejected)
+    notes = measured.notes
+    if receipt.logged_version not in (None, plan.engine_version):
+        params: dict[str, Scalar] = {
+            "logged": receipt.logged_version,
+            "planned": plan.engine_version,
+        }
+        notes = (*notes, Note(code="receipt_of_version", params=params))
+    return replace(measured, rejected=plan.rejected, measured=compare(plan, receipt), notes=notes)
 
 
 def engine_order(found: Candidate) -> tuple[int, int, int]:

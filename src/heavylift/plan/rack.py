@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,10 @@ _CARD: Final = re.compile(r"[A-Za-z0-9][\w./()-]*\+?(?: +[\w./()-]+\+?)*", re.AS
 _TORN_COUNT: Final = re.compile(
     r"(?:^|.* )(?:[0-9]{1,3}[xX]|[0-9]+ *[xX](?:[ 0-9]|$)|x *[0-9]).*|(?:.* )?[xX]"
 )
+
+
+# `RTX 5090 + RTX 5080`; names of cards end in a plus as well (Ryzen AI Max+).
+_PLUS: Final = re.compile(r"\s+\+\s*|\+(?=[0-9]+\s*[xX×*])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,23 @@ def _is_card(name: str) -> bool:
         and _TORN_COUNT.fullmatch(name) is None
         and _COUNT_LAST.fullmatch(name) is None
     )
+
+
+def split_mixed(text: str) -> tuple[str, ...]:
+    """The parts of a machine with several kinds of cards; the text alone where it has one."""
+    return tuple(_PLUS.split(text.strip()))
+
+
+def mixed_rack(text: str, cards: Sequence[tuple[int, GpuFacts]]) -> tuple[GpuFacts, Rack]:
+    """One machine with several kinds of cards, as a rack of the smallest of them: ranks hold equal
+    parts, so the smallest card limits all. Raises PLAN008 for cards of several makers.
+    """
+    if len({gpu.vendor for _, gpu in cards}) > 1:
+        raise HeavyliftError("PLAN008", {"text": text})
+    smallest = min((gpu for _, gpu in cards), key=lambda gpu: gpu.memory_visible.value)
+    alike = len({gpu.id for _, gpu in cards}) == 1
+    count = sum(count for count, _ in cards)
+    return smallest, _rack(text, smallest, 1, count, None if alike else "mixed")
 
 
 def resolve_rack(parsed: RackText, gpu: GpuFacts, node: NodeFacts) -> Rack | None:

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import StrEnum
 
-from heavylift.records.plan import Kind, Plan, Term
+from heavylift.records.plan import Agreement, Kind, Plan, Term, TermComparison
 from heavylift.records.ranges import Interval
-from heavylift.records.receipt import MeasuredTerm, Receipt
+from heavylift.records.receipt import POOL, MeasuredTerm, Receipt
+
+_READING = 0.005
+"""How far a figure with two decimals and whole blocks lets one read bytes out of it."""
+
+_WEIGHTS = "weights"
+_ANOTHER_MODEL = 1.5
+"""Times more, or less, than planned: no engine pads or copies so much."""
 
 _CERTAIN = frozenset({Kind.EXACT, Kind.SPEC, Kind.DERIVED})
-
-
-class Agreement(StrEnum):
-    """How a measured term stands to the planned one."""
-
-    EQUAL = "equal"
-    """A planned number, and the measured one is it, as far as the log prints digits."""
-    INSIDE = "inside"
-    """A planned interval that holds the measured number."""
-    OUTSIDE = "outside"
-    """Neither: the plan is wrong, or something was started otherwise than planned."""
-    NEW = "new"
-    """The plan knew no bound, or no such term; now there is a number."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TermComparison:
-    """One term, planned and measured, in bytes. `resolution_bytes` is the log's last digit."""
-
-    term: str
-    planned: Interval | None
-    measured_bytes: int
-    resolution_bytes: int
-    agreement: Agreement
-    line: str
 
 
 def mismatch(receipt: Receipt, plan: Plan) -> str | None:
@@ -59,13 +39,79 @@ def mismatch(receipt: Receipt, plan: Plan) -> str | None:
         ("layout", receipt.layout, plan.layout),
         *((name, value, settings.get(name)) for name, value in receipt.workload.items()),
     ]
-    return next((name for name, of_receipt, of_plan in pairs if of_receipt != of_plan), None)
+    other = next((name for name, of_receipt, of_plan in pairs if of_receipt != of_plan), None)
+    return other or _other_weights(receipt, plan)
+
+
+def _other_weights(receipt: Receipt, plan: Plan) -> str | None:
+    """`weights` where an engine loaded what cannot be this model: a log does not name its own."""
+    for name, entry in _summed(receipt.terms):
+        if name == _WEIGHTS and plan.per_gpu.weights_bytes.low:
+            times = entry.bytes / plan.per_gpu.weights_bytes.low
+            if not 1 / _ANOTHER_MODEL < times < _ANOTHER_MODEL:
+                return _WEIGHTS
+    return None
 
 
 def compare(plan: Plan, receipt: Receipt) -> tuple[TermComparison, ...]:
-    """Every measured term against the plan's, in the receipt's order."""
+    """Every measured term against the plan's, in the receipt's order; the pool against what the
+    plan leaves for it, and what a token (or a sequence) takes of it.
+    """
     planned = {term.id: term for term in plan.terms}
-    return tuple(_compared(planned.get(name), entry) for name, entry in _summed(receipt.terms))
+    rows = []
+    for name, entry in _summed(receipt.terms):
+        if name != POOL:
+            rows.append(_compared(planned.get(name), entry))
+            continue
+        rows.append(_against(POOL, _pool(plan), entry.bytes, entry))
+        each = _each(plan, receipt, entry)
+        if each is not None:
+            rows.append(each)
+    return tuple(rows)
+
+
+def _pool(plan: Plan) -> Interval:
+    """What the plan leaves for cache and state: at least their need, at most all that is left."""
+    need = plan.per_gpu.kv_cache_bytes.low + plan.per_gpu.recurrent_state_bytes.low
+    return Interval(low=need, high=max(need, need + plan.per_gpu.headroom_bytes))
+
+
+def _each(plan: Plan, receipt: Receipt, pool: MeasuredTerm) -> TermComparison | None:
+    """Bytes of a token; where sequences keep states or windows, bytes of a whole one, since engines
+    count the tokens of such pools in several ways.
+    """
+    kv, state = plan.per_gpu.kv_cache_bytes, plan.per_gpu.recurrent_state_bytes
+    by_tokens = plan.kv_bytes_per_token * plan.context_tokens // _ways(plan)
+    # Whole pages aside, a cache of tokens alone is what its tokens take.
+    if state.low == 0 and kv.low <= by_tokens + by_tokens // 50 and "kv_tokens" in receipt.figures:
+        tokens = receipt.figures["kv_tokens"] / plan.layout.data_parallel_size
+        each = Interval.exactly(round(plan.kv_bytes_per_token / _ways(plan)))
+        slack = round(each.low * _READING) + 1
+        return _against("kv_bytes_per_token", each, round(pool.bytes / tokens), pool, slack)
+    sequences = receipt.figures.get("most_sequences")
+    if not sequences or receipt.figures.get("context_tokens") != plan.context_tokens:
+        return None
+    need = Interval(low=kv.low + state.low, high=(kv.high or kv.low) + (state.high or state.low))
+    measured = round(pool.bytes / sequences)
+    return _against("kv_bytes_per_sequence", need, measured, pool, round(measured * _READING))
+
+
+def _ways(plan: Plan) -> int:
+    return plan.layout.decode_context_parallel_size
+
+
+def _against(
+    name: str, planned: Interval, measured: int, entry: MeasuredTerm, slack: int | None = None
+) -> TermComparison:
+    resolution = entry.resolution_bytes if slack is None else slack
+    return TermComparison(
+        term=name,
+        planned=planned,
+        measured_bytes=measured,
+        resolution_bytes=resolution,
+        agreement=_agrees(planned, measured, resolution),
+        line=entry.line,
+    )
 
 
 def _summed(entries: Iterable[MeasuredTerm]) -> list[tuple[str, MeasuredTerm]]:
@@ -101,11 +147,16 @@ def _compared(term: Term | None, entry: MeasuredTerm) -> TermComparison:
 def _agreement(term: Term | None, entry: MeasuredTerm) -> Agreement:
     if term is None or term.bytes.high is None:
         return Agreement.NEW
-    if term.bytes.is_point:
-        near = abs(term.bytes.low - entry.bytes) <= entry.resolution_bytes
+    return _agrees(term.bytes, entry.bytes, entry.resolution_bytes)
+
+
+def _agrees(planned: Interval, measured: int, resolution: int) -> Agreement:
+    if planned.is_point:
+        near = abs(planned.low - measured) <= resolution
         return Agreement.EQUAL if near else Agreement.OUTSIDE
-    low, high = term.bytes.low - entry.resolution_bytes, term.bytes.high + entry.resolution_bytes
-    return Agreement.INSIDE if low <= entry.bytes <= high else Agreement.OUTSIDE
+    high = planned.low if planned.high is None else planned.high
+    inside = planned.low - resolution <= measured <= high + resolution
+    return Agreement.INSIDE if inside else Agreement.OUTSIDE
 
 
 def with_measured(terms: tuple[Term, ...], receipt: Receipt) -> tuple[Term, ...]:

@@ -12,6 +12,7 @@ from heavylift.records.deployment import StatusReport
 from heavylift.records.fetched import Fetched
 from heavylift.records.finding import Finding
 from heavylift.records.fit import FitList
+from heavylift.records.imported import Imported
 from heavylift.records.inspection import Inspection
 from heavylift.records.integrity import Integrity
 from heavylift.records.launch import LaunchSpec
@@ -48,6 +49,7 @@ RECORDS: Final[dict[str, type]] = {
     "launch-diff": LaunchDiff,
     "simulation": Simulation,
     "fit": FitList,
+    "imported": Imported,
     "variants": VariantTable,
     "search": Searched,
 }

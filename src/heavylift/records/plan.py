@@ -412,6 +412,31 @@ class Totals:
     recurrent_state_bytes_total: int
 
 
+class Agreement(StrEnum):
+    """How a measured term stands to the planned one."""
+
+    EQUAL = "equal"
+    """A planned number, and the measured one is it, as far as the log prints digits."""
+    INSIDE = "inside"
+    """A planned interval that holds the measured number."""
+    OUTSIDE = "outside"
+    """Neither: the plan is wrong, or something was started otherwise than planned."""
+    NEW = "new"
+    """The plan knew no bound, or no such term; now there is a number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TermComparison:
+    """One term, planned and measured, in bytes. `resolution_bytes` is the log's last digit."""
+
+    term: str
+    planned: Interval | None
+    measured_bytes: int
+    resolution_bytes: int
+    agreement: Agreement
+    line: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """The whole answer. `verdict` is the first that applies of does_not_fit, unsupported or
@@ -465,6 +490,7 @@ class Plan:
     checkpoint_bytes: int
     checkpoint_tensors: int | None
     receipt: str | None = None
+    measured: tuple[TermComparison, ...] = ()
     engines: tuple[EngineChoice, ...] = ()
     smaller: tuple[SmallerRack, ...] = ()
     rules_of_thumb: tuple[ThumbAnswer, ...] = ()

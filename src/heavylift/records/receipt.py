@@ -9,6 +9,9 @@ from heavylift.records.plan import Layout
 
 SCHEMA: Final = 1
 
+POOL: Final = "pool"
+"""The term of all that an engine took for what grows with use."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredTerm:
@@ -32,7 +35,8 @@ class Receipt:
 
     `rack` is the rack as typed, or `this-machine`. `workload` holds the settings the terms depend
     on (context_tokens, max_num_seqs, kv_cache_dtype, max_num_batched_tokens): a receipt answers
-    only for a plan with equal ones.
+    only for a plan with equal ones. `figures` are numbers of a log that are no bytes (`kv_tokens`,
+    `most_sequences`), `logged_version` the version it names.
     """
 
     model: str
@@ -45,4 +49,6 @@ class Receipt:
     terms: tuple[MeasuredTerm, ...]
     workload: dict[str, int | str] = field(default_factory=dict)
     taken_at: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+    logged_version: str | None = None
     schema: int = SCHEMA

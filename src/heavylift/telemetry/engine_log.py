@@ -54,7 +54,10 @@ class EngineWords:
             (each, re.compile(each.pattern)) for each in book.terms if each.engine == name
         )
         self.figures = tuple(
-            (each.figure, re.compile(each.pattern)) for each in book.figures if each.engine == name
+            (each, re.compile(each.pattern)) for each in book.figures if each.engine == name
+        )
+        self.versions = tuple(
+            re.compile(each.pattern) for each in book.versions if each.engine == name
         )
         self.ranks = tuple(re.compile(each.pattern) for each in book.ranks if each.engine == name)
         self.addresses = tuple(
@@ -76,6 +79,11 @@ class LogReader:
         self._rest = b""
         self._kinds: set[str] = set()
         self._terms: dict[tuple[str, str, int], MeasuredTerm] = {}
+        self._alternatives = {
+            number for number, (facts, _) in enumerate(words.terms) if facts.alternative
+        }
+        self.version: str | None = None
+        self.replica_figures: dict[str, dict[str, float]] = {}
         self.phase: str | None = None
         self.done: int | None = None
         self.total: int | None = None
@@ -95,9 +103,12 @@ class LogReader:
                 self._line(line.decode("utf-8", "replace"))
 
     def measured_terms(self) -> tuple[MeasuredTerm, ...]:
-        """A term per device, patterns of one term added up."""
+        """A term per device, patterns of one term added up; an alternative where no other is."""
         sums: dict[tuple[str, str], MeasuredTerm] = {}
-        for (term, device, _), entry in self._terms.items():
+        plain = {key[:2] for key in self._terms if key[2] not in self._alternatives}
+        for (term, device, number), entry in self._terms.items():
+            if number in self._alternatives and ((term, device) in plain or (term, device) in sums):
+                continue
             before = sums.get((term, device))
             sums[term, device] = entry if before is None else _added(before, entry)
         return tuple(sums.values())
@@ -114,12 +125,21 @@ class LogReader:
             if match := pattern.search(line):
                 # An engine that listens on every interface is asked on loopback.
                 self.address = _ANY_HOST.sub("//127.0.0.1", match["url"]).rstrip("/")
-        for figure, pattern in self._words.figures:
+        self._note_figures(line)
+        for number, (term, pattern) in enumerate(self._words.terms):
             if match := pattern.search(line):
-                self.figures[figure] = float(match["value"].replace(",", ""))
-        for number, (facts, pattern) in enumerate(self._words.terms):
+                self._note_term(number, term, match, line)
+
+    def _note_figures(self, line: str) -> None:
+        for facts, pattern in self._words.figures:
             if match := pattern.search(line):
-                self._note_term(number, facts, match, line)
+                self.figures[facts.figure] = value = float(match["value"].replace(",", ""))
+                if facts.adds_up:
+                    replica = self._device(line).partition(".")[0]
+                    self.replica_figures.setdefault(facts.figure, {})[replica] = value
+        for pattern in self._words.versions:
+            if self.version is None and (match := pattern.search(line)):
+                self.version = match["version"]
 
     def _note_phase(self, line: str) -> None:
         for each in self._words.phases:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from heavylift.plan.observed import in_use
-from heavylift.plan.receipts import Agreement, TermComparison, compare
-from heavylift.records.plan import Plan
+from heavylift.plan.receipts import compare
+from heavylift.records.plan import Agreement, Plan, TermComparison
 from heavylift.telemetry import llamacpp
 from heavylift.telemetry.gpu_readings import EVEN, IN_USE, GpuReading
 from heavylift.verify.judge import result

@@ -67,7 +67,7 @@ def test_less_context_and_fewer_sequences_are_fixes(make_plan: Callable[..., Pla
         "llama-3.1-70b", "2xH100", engine="vllm", context_tokens=32768, concurrency=4, fixes=True
     )
     params = {fix.id: fix.params for fix in plan.fixes}
-    assert params["less_context"]["context"] == 12288
+    assert params["less_context"]["context"] == 10240
     assert params["fewer_sequences"]["sequences"] == 1
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from heavylift.plan.planner import Knowledge, with_receipt
-from heavylift.plan.receipts import Agreement, compare, mismatch
-from heavylift.records.plan import Kind, Layout, Plan
+from heavylift.plan.receipts import compare, mismatch
+from heavylift.records.plan import Agreement, Kind, Layout, Plan
 from heavylift.records.receipt import MeasuredTerm, Receipt
 
 GIVEN = {"engine": "embedded", "context_tokens": 4096, "concurrency": 4}

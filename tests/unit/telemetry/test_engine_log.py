@@ -75,7 +75,11 @@ def test_a_start_of_vllm_passes_its_phases_with_shards_and_terms_per_card() -> N
         ("pool", "tp1"): 56.44,
         ("graphs", "tp0"): 1.22,
     }
-    assert reader.figures == {"kv_tokens": 394633.0, "most_sequences": 38.54}
+    assert reader.figures == {
+        "kv_tokens": 394633.0,
+        "most_sequences": 38.54,
+        "context_tokens": 10240.0,
+    }
     assert reader.address == "http://127.0.0.1:18081"
 
 

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from heavylift.cli.output import glyphs
 from heavylift.cli.text import text
 from heavylift.demo import Demo
-from heavylift.plan.receipts import TermComparison
 from heavylift.records.finding import Severity
+from heavylift.records.plan import TermComparison
 from heavylift.units import MIB
 
 

@@ -13,6 +13,7 @@ from heavylift.cli.output import glyphs
 from heavylift.cli.text import keys, listed, of_facts, text
 from heavylift.plan.thumb import beside_weights
 from heavylift.records.plan import (
+    Agreement,
     EngineChoice,
     Kind,
     Plan,
@@ -22,6 +23,7 @@ from heavylift.records.plan import (
     Status,
     Support,
     Term,
+    TermComparison,
 )
 from heavylift.records.ranges import Interval
 from heavylift.units import GIB, MIB, format_gb, format_gib, format_tokens
@@ -36,6 +38,8 @@ _GLYPH: Final = {
     Segment.WORKSPACE: "▒",
     Segment.OUTSIDE_POOL: "?",
 }
+# Of a measured term, by its size.
+_UNITS: Final = ((GIB, "GiB"), (MIB, "MiB"), (1, "B"))
 _LEFT: Final = "·"
 VERDICT_GLYPH: Final = {
     PlanVerdict.FITS: "ok",
@@ -83,6 +87,7 @@ def lines(plan: Plan) -> Iterator[Text | str]:
         yield from _segment(plan, segment)
     yield _left(plan)
     yield ""
+    yield from _measured(plan)
     for paragraph in (
         _holds,
         _limits,
@@ -95,6 +100,50 @@ def lines(plan: Plan) -> Iterator[Text | str]:
         _defaults,
     ):
         yield from paragraph(plan)
+
+
+def _measured(plan: Plan) -> Iterator[Text | str]:
+    """A row per measured term: planned, measured, the difference."""
+    if not plan.measured:
+        return
+    yield text("plan.measured.heading", by=plan.receipt or "-")
+    for row in plan.measured:
+        unit, symbol = next(
+            (each for each in _UNITS if row.measured_bytes >= each[0] // 10), _UNITS[-1]
+        )
+        shown = _planned(row, unit)
+        name = row.term.removeprefix("workspace.").removeprefix("outside_pool.")
+        name = name.removeprefix("recurrent_state.")
+        measured = f"{_amount(row.measured_bytes, unit)} {symbol:<3}"
+        words = text(f"plan.measured.{row.agreement}", difference=_difference(row))
+        line = f"  {name:<22}{shown:>20}{measured:>14}  {words}"
+        yield Text(line, style="yellow") if row.agreement is Agreement.OUTSIDE else line
+    yield ""
+
+
+def _planned(row: TermComparison, unit: int) -> str:
+    planned = row.planned
+    if planned is None:
+        return "–"
+    low = _amount(planned.low, unit)
+    if planned.is_point:
+        return low
+    return f"{low} – {'?' if planned.high is None else _amount(planned.high, unit)}"
+
+
+def _amount(value_bytes: int, unit: int) -> str:
+    return f"{value_bytes:,}" if unit == 1 else f"{value_bytes / unit:,.2f}"
+
+
+def _difference(row: TermComparison) -> str:
+    """Per cent between what was measured and the nearest planned number."""
+    planned = row.planned
+    if planned is None or not planned.low:
+        return ""
+    near = planned.low
+    if planned.high is not None and row.measured_bytes > planned.high:
+        near = planned.high
+    return f"{100 * (row.measured_bytes / near - 1):+.1f} %"
 
 
 def _vision_key(plan: Plan) -> str:
