@@ -225,4 +225,4 @@ def test_the_two_ways_to_write_chinese_differ(area: str) -> None:
         if any(
             not each.encode("cp950", "ignore") for each in re.findall(r"[\u3400-\u9fff]", words)
         ):
-            assert traditional[message.context, english] != words, english
+            assert traditional.get((message.context, english)) != words, english
