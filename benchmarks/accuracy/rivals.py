@@ -42,8 +42,8 @@ def rival_lines(planning: Planning) -> Iterator[str]:
     for entry in tomllib.loads((HERE / "rivals.toml").read_text())["answers"]:
         low, high = entry["measured"]
         said = f"{low:,}" if low == high else f"{low:,} – {high:,}"
-        cells = (entry["tool"], entry["model"], entry["figure"], _said(entry["answer"]), said)
-        yield f"| {' | '.join(cells)} | {ours(entry, planning)} |"
+        row = (entry["tool"], entry["model"], entry["figure"], _said(entry["answer"]), said)
+        yield f"| {' | '.join(row)} | {ours(entry, planning)} |"
 
 
 def _said(answer: float | str) -> str:

@@ -48,6 +48,7 @@ class Workload:
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
     moe_backend: str | None = None
+    state_strategy: str | None = None
     vision: bool | None = None
 
 
@@ -149,6 +150,7 @@ def _requests(
             max_num_batched_tokens=wanted.max_num_batched_tokens,
             max_num_seqs=wanted.max_num_seqs,
             moe_backend=wanted.moe_backend,
+            state_strategy=wanted.state_strategy,
             vision=wanted.vision,
         )
 

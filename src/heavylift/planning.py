@@ -30,11 +30,13 @@ from heavylift.checkpoint.gguf_model import GgufDimensions
 from heavylift.checkpoint.gguf_parts import SUFFIX as GGUF_SUFFIX
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
+from heavylift.checkpoint.mixes import mixed, takes_mixes
 from heavylift.checkpoint.read import Checkpoint, read_checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
 from heavylift.facts.copies import Copy
+from heavylift.facts.registry_schema import RegistryFacts
 from heavylift.facts.schema import (
     EngineFacts,
     Fact,
@@ -60,7 +62,7 @@ from heavylift.plan.planner import (
     subjects,
     with_receipt,
 )
-from heavylift.plan.rack import count_rack, mixed_rack, parse_rack, resolve_rack, split_mixed
+from heavylift.plan.rack import count_rack, joined_rack, parse_rack, rack_parts, resolve_rack
 from heavylift.plan.search import search
 from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
@@ -85,11 +87,14 @@ class Loaded(Mapping[str, T]):
     def __init__(self, ids: tuple[str, ...], load: Callable[[str], T]) -> None:
         self._ids = ids
         self._load = load
+        self._loaded: dict[str, T] = {}
 
     def __getitem__(self, key: str) -> T:
         if key not in self._ids:
             raise KeyError(key)
-        return self._load(key)
+        if key not in self._loaded:
+            self._loaded[key] = self._load(key)
+        return self._loaded[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
@@ -252,6 +257,8 @@ class Planning:
                 family=family,
                 book=self.catalog.recipes(facts.id),
                 inventories={variant.id: inventory},
+                registries=self._registries,
+                methods=self._methods,
             ),
             engines=Loaded(self.catalog.ids("engines"), self._engine),
             machines=self._machines,
@@ -280,36 +287,61 @@ class Planning:
             for variant in facts.variants
             if variant.bytes_total is None
         }
+        mixes = self._mixes(facts, family)
         return Knowledge(
             model=ModelKnowledge(
                 model=facts,
                 family=family,
                 book=self.catalog.recipes(facts.id),
-                inventories=inventories,
+                inventories=Loaded(
+                    (*inventories, *mixes),
+                    lambda name: inventories.get(name) or from_facts(facts, family, mixes[name]),
+                ),
+                mixes=mixes,
+                registries=self._registries,
+                methods=self._methods,
             ),
             engines=Loaded(self.catalog.ids("engines"), self._engine),
             machines=self._machines,
         )
 
+    def _mixes(self, facts: ModelFacts, family: FamilyFacts) -> Mapping[str, VariantFacts]:
+        """The forms that quantisers make of a model, but for those that were published as such."""
+        book = self.catalog.mixes()
+        published = {variant.id for variant in facts.variants}
+        offered = {
+            mix.id: mix
+            for mix in book.mixes
+            if mix.id not in published and (not mix.with_experts or "experts" in facts.dims)
+        }
+        if not takes_mixes(family):
+            return {}
+        return Loaded(tuple(offered), lambda name: mixed(facts, family, offered[name], book))
+
     def rack(self, text: str) -> tuple[GpuFacts, Rack | None]:
         """The card and the rack a text names; no rack when only a card was named. Of several kinds
         of cards in one machine it is the smallest.
 
-        Raises PLAN001 to PLAN003 for a text that is no rack, FACT011 for an unknown card.
+        Cards of several kinds in one machine are joined by a plus. Raises PLAN001 to PLAN003 for a
+        text that is no rack, PLAN008 for cards of several makers, FACT011 for an unknown card.
         """
         if text == THIS_MACHINE:
             gpu, node = self._host
             return gpu, resolve_rack(parse_rack(f"1x{THIS_MACHINE}"), gpu, node)
-        parts = [parse_rack(part) for part in split_mixed(text)]
+        parts = rack_parts(text)
         if len(parts) > 1:
-            cards = [
-                ((each.count or 1) * (each.nodes or 1), self.catalog.gpu(each.gpu))
-                for each in parts
-            ]
-            return mixed_rack(text, cards)
-        (parsed,) = parts
+            return self._joined(text, parts)
+        parsed = parse_rack(text)
         gpu = self.catalog.gpu(parsed.gpu)
         return gpu, resolve_rack(parsed, gpu, self.catalog.node(gpu.node))
+
+    def _joined(self, text: str, parts: tuple[str, ...]) -> tuple[GpuFacts, Rack]:
+        """A machine with cards of several kinds, and the one with the least memory."""
+        read = [parse_rack(part) for part in parts]
+        gpus = [self.catalog.gpu(parsed.gpu) for parsed in read]
+        nodes = [self.catalog.node(gpu.node) for gpu in gpus]
+        rack = joined_rack(text, tuple(zip(read, gpus, nodes, strict=True)))
+        return self.catalog.gpu(rack.gpu), rack
 
     def engine(self, name: str | None) -> str | None:
         """The id of the engine of that name. Raises FACT012 for an unknown one."""
@@ -537,6 +569,14 @@ class Planning:
         return replace(plan, smaller=below)
 
     # --- loading ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _registries(self) -> Mapping[str, RegistryFacts]:
+        return Loaded(self.catalog.ids("registries"), self.catalog.registry)
+
+    @cached_property
+    def _methods(self) -> Mapping[str, tuple[str, ...]]:
+        return {each.scheme: each.methods for each in self.catalog.quantisation_methods()}
 
     def _engine(self, identifier: str) -> EngineFacts:
         return self.catalog.engine(identifier)

@@ -151,6 +151,21 @@ def model_from_config(
         variants=tuple(_variant(config, family, entry, layers) for entry in formats),
         totals=None,
         max_context=fact(config.number(family.config_dims["max_context"]), "tokens"),
+        hf_architecture=_architecture(config),
+    )
+
+
+def _architecture(config: ConfigFile) -> Fact[str] | None:
+    """The class the config names first; None where it names none."""
+    stated = config.find("architectures.0")
+    if not isinstance(stated, str) or not stated:
+        return None
+    return Fact(
+        value=stated,
+        unit="class",
+        kind=FactKind.DERIVED,
+        source=config.path,
+        as_of=config.read_on,
     )
 
 
@@ -323,6 +338,7 @@ def undescribed(
         ),
         totals=None,
         max_context=fact(context if stated else _LARGEST_DIMENSION, "tokens"),
+        hf_architecture=_architecture(config),
     )
     return model, family
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from heavylift.checkpoint.formats import bytes_of
-from heavylift.checkpoint.quantisation import scheme_of, stored
+from heavylift.checkpoint.quantisation import matches, scheme_of, stored
 from heavylift.errors import HeavyliftError
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import (
@@ -160,6 +160,9 @@ def _groups(
     layers = None if pattern.layers is None else model.layer_set(pattern.layers)
     if layers == ():
         return
+    if pattern.dtype == "*" and variant.typed:
+        yield from _typed(pattern, model, layers, variant)
+        return
     whole = _group(pattern, model, layers, variant.tensor_types)
     if not variant.quantised or not (pattern.linear or _is_table(pattern, variant)):
         yield whole
@@ -174,6 +177,28 @@ def _groups(
             yield replace(whole, layers=kept)
         else:
             yield from quantised(replace(whole, layers=kept), rule)
+
+
+def _typed(
+    pattern: TensorPattern, model: ModelFacts, layers: tuple[int, ...] | None, variant: VariantFacts
+) -> Iterator[TensorGroup]:
+    """The groups of a pattern whose layers have types of their own."""
+    by_type: dict[str | None, list[int]] = {}
+    for layer in layers or (-1,):
+        found = next(
+            (
+                entry.type
+                for entry in variant.typed
+                if (not entry.layers or layer in entry.layers)
+                and any(matches(name, pattern.name) for name in entry.tensors)
+            ),
+            None,
+        )
+        by_type.setdefault(found, []).append(layer)
+    for found, members in by_type.items():
+        kept = None if layers is None else tuple(members)
+        types = variant.tensor_types if found is None else {"*": found}
+        yield _group(pattern, model, kept, types)
 
 
 def _is_table(pattern: TensorPattern, variant: VariantFacts) -> bool:

@@ -59,6 +59,9 @@ def _lines(model: ModelFacts, family: FamilyFacts, publication: Publication) -> 
     )
     yield ""
     yield f'max_context = {{ value = {model.max_context.value}, unit = "tokens" }}'
+    if model.hf_architecture is not None:
+        named = _text(model.hf_architecture.value)
+        yield f'hf_architecture = {{ value = {named}, unit = "class" }}'
     yield ""
     yield "[dims]"
     for name in family.dims:

@@ -110,6 +110,7 @@ _SETTINGS = (
     click.option("--max-batched-tokens", type=Tokens(), help=text("option.max_batched_tokens")),
     click.option("--max-num-seqs", type=_POSITIVE, help=text("option.max_num_seqs")),
     click.option("--moe-backend", type=Word(), help=text("option.moe_backend")),
+    click.option("--state-strategy", type=Word(), help=text("option.state_strategy")),
     click.option("--text-only", is_flag=True, help=text("option.text_only")),
     click.option("--mtp", type=click.IntRange(min=0), default=0, help=text("option.mtp")),
 )
@@ -174,6 +175,7 @@ class Wish:
             moe_backend=given["moe_backend"],
             vision=False if given["text_only"] else None,
             draft_tokens=given.get("mtp") or 0,
+            state_strategy=given.get("state_strategy"),
         )
 
 

@@ -164,6 +164,8 @@ def config(model: ModelFacts, family: FamilyFacts) -> dict[str, Any]:
     """
     values = {**model.dim_values, "max_context": model.max_context.value}
     tree: dict[str, Any] = {"model_type": family.hf_model_types[0]}
+    if model.hf_architecture is not None:
+        tree["architectures"] = [model.hf_architecture.value]
     for dim, path in family.config_dims.items():
         if dim in values:
             _put(tree, path, values[dim])

@@ -36,6 +36,7 @@ from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
 from heavylift.facts.import_schema import ImportBook
 from heavylift.facts.log_schema import LogBook, RestartBook
+from heavylift.facts.mix_schema import MixBook
 from heavylift.facts.price_schema import (
     ApiPriceBook,
     AssumptionBook,
@@ -43,6 +44,7 @@ from heavylift.facts.price_schema import (
     PriceFacts,
     RentalBook,
 )
+from heavylift.facts.registry_schema import MethodBook, MethodRule, RegistryFacts
 from heavylift.facts.schema import (
     CheckFacts,
     CheckList,
@@ -181,6 +183,12 @@ class Catalog:
         """How the tensors of any model are named."""
         return self._load(TensorBook, "checkpoints/tensors.toml")
 
+    def mixes(self) -> MixBook:
+        """Mixes of types that quantisers make; none where no file lists them."""
+        if "mixes" not in self.ids("checkpoints"):
+            return MixBook(engines=(), mixes=())
+        return self._load(MixBook, "checkpoints/mixes.toml")
+
     def variant_reports(self, model: str) -> VariantReportBook:
         """What is reported of the forms of a model id; an empty book when nothing is."""
         if model not in self.ids("variants"):
@@ -241,17 +249,31 @@ class Catalog:
 
     def flags(self, table: str) -> FlagTableFacts:
         """The flag table of that id."""
-        relative = f"flags/{table}.toml"
+        return self._converted(FlagTableFacts, f"flags/{table}.toml")
+
+    def registry(self, identifier: str) -> RegistryFacts:
+        """What an engine or a library lists as runnable."""
+        return self._converted(RegistryFacts, f"registries/{identifier}.toml")
+
+    def quantisation_methods(self) -> tuple[MethodRule, ...]:
+        """What checkpoints of each scheme call their quantisation."""
+        if "methods" not in self.ids("checkpoints"):
+            return ()
+        return self._load(MethodBook, "checkpoints/methods.toml").schemes
+
+    def _converted(self, cls: type[R], relative: str) -> R:
+        """The record of a file that a tool wrote: hundreds of like rows, converted in one go and
+        not walked field by field.
+        """
         if relative not in self._records:
-            # Hundreds of like rows: converted in one go, not walked field by field.
             try:
-                record = msgspec.convert(self._table(relative), FlagTableFacts)
+                record: Any = msgspec.convert(self._table(relative), cls)
             except msgspec.ValidationError as error:
                 raise FactsError([Defect(relative, "wrong_type", str(error))]) from error
             if record.source not in self._sources:
                 raise FactsError([Defect(f"{relative}: source", "unknown_source", record.source)])
             self._records[relative] = record
-        found: FlagTableFacts = self._records[relative]
+        found: R = self._records[relative]
         return found
 
     def serving_ids(self) -> tuple[str, ...]:
@@ -445,6 +467,10 @@ class Catalog:
             showcases=_collect(_anyway(self.showcase), self._showcases(), defects),
             reports=_collect(self.variant_reports, self.ids("variants"), defects),
             shares=_collect(_anyway(self.memory_shares), ("memory_shares",), defects),
+            registries={
+                each.engine: each
+                for each in _collect(self.registry, self.ids("registries"), defects)
+            },
         )
         self._check_books(defects)
         defects += self._command_defects()
@@ -494,6 +520,8 @@ class Catalog:
             "hubs": self.hubs,
             "tensors": self.tensor_names,
             "forms": self.forms,
+            "methods": self.quantisation_methods,
+            "mixes": self.mixes,
         }
         _collect(lambda name: names[name](), self.ids("checkpoints"), defects)
 

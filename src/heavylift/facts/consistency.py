@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Final
 
 from heavylift.facts import vocabulary
 from heavylift.facts.defects import Defect
 from heavylift.facts.expressions import ExpressionError, evaluate, names
+from heavylift.facts.registry_schema import ListedNames, RegistryFacts
 from heavylift.facts.schema import (
     CachePattern,
     CheckpointFormat,
@@ -62,6 +63,7 @@ class Everything:
     showcases: Sequence[Showcase]
     shares: Sequence[Sequence[MemoryShareRule]] = ()
     reports: Sequence[VariantReportBook] = ()
+    registries: Mapping[str, RegistryFacts] = field(default_factory=dict)
 
 
 def defects(everything: Everything) -> Iterator[Defect]:
@@ -79,6 +81,8 @@ def defects(everything: Everything) -> Iterator[Defect]:
         yield from _model_defects(model, everything)
     for book in everything.books:
         yield from _book_defects(book, everything)
+    for registry in everything.registries.values():
+        yield from _registry_defects(registry, everything)
     yield from _book_reference_defects(everything)
     yield from _all_name_defects(everything)
 
@@ -330,6 +334,8 @@ def _size_defects(
 def _engine_defects(engine: EngineFacts, everything: Everything) -> Iterator[Defect]:
     file = f"engines/{engine.id}.toml"
     versions = [version.id for version in engine.versions]
+    if engine.registry is not None and engine.registry not in everything.registries:
+        yield Defect(f"{file}: registry", "unknown_registry", engine.registry)
     if engine.default_version not in versions:
         yield Defect(f"{file}: default_version", "unknown_version", engine.default_version)
     yield from _repeated(f"{file}: versions", versions)
@@ -344,6 +350,33 @@ def _engine_defects(engine: EngineFacts, everything: Everything) -> Iterator[Def
         yield from _memory_defects(f"{file}: memory.{memory.id}", memory, everything)
     yield from _role_defects(file, engine, everything)
     yield from _kv_dtype_defects(file, engine.kv_dtypes)
+
+
+def _registry_defects(registry: RegistryFacts, everything: Everything) -> Iterator[Defect]:
+    """Versions of a registry must be those read, what comes and goes be listed, and a library
+    that stands in be there.
+    """
+    file = f"registries/{registry.engine}.toml"
+    if registry.fallback is not None and registry.fallback not in everything.registries:
+        yield Defect(f"{file}: fallback", "unknown_registry", registry.fallback)
+    for name, table in (
+        ("architectures", registry.architectures),
+        ("quantisations", registry.quantisations),
+    ):
+        if table is not None:
+            yield from _listed_defects(f"{file}: {name}", table, registry.read)
+    for own in registry.known_as.values():
+        if own not in registry.architectures.names:
+            yield Defect(f"{file}: known_as", "not_listed", own)
+
+
+def _listed_defects(where: str, table: ListedNames, read: Sequence[str]) -> Iterator[Defect]:
+    for key, changes in (("since", table.since), ("until", table.until)):
+        for name, version in changes.items():
+            if name not in table.names:
+                yield Defect(f"{where}.{key}", "not_listed", name)
+            if version not in read:
+                yield Defect(f"{where}.{key}", "unknown_version", version)
 
 
 def _rules_of(engine: EngineFacts) -> Iterator[tuple[str, Rule]]:
@@ -455,6 +488,10 @@ def _role_defects(file: str, engine: EngineFacts, everything: Everything) -> Ite
     for index, override in enumerate(engine.shard_overrides):
         where = f"{file}: shard_overrides[{index}]"
         yield from _unknown_roles(where, override, (override.role,), everything)
+        for family in everything.families:
+            size = override.divides
+            if size is not None and family.id in override.families and size not in family.dims:
+                yield Defect(f"{where}.divides", "unknown_dim", f"{family.id}: {size}")
     for index, rule in enumerate(engine.pipelines):
         where = f"{file}: pipelines[{index}]"
         named = (*rule.everywhere, *rule.on_host, *rule.seen_everywhere)

@@ -29,6 +29,7 @@ from heavylift.facts.schema import (
     MemoryShareRule,
     ModelFacts,
     NodeFacts,
+    PackedCache,
     PipelineRule,
     QuantisedFacts,
     RecipeFacts,
@@ -37,6 +38,7 @@ from heavylift.facts.schema import (
     StateDtypeRule,
     StatePattern,
     TensorPattern,
+    TypedFacts,
 )
 from heavylift.facts.serving_schema import ServingCommon
 from heavylift.facts.speed_schema import (
@@ -78,6 +80,7 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (ModelFacts, "layers"): ("layer numbers",),
     (ModelFacts, "max_context"): ("tokens",),
     (ModelFacts, "licence"): ("name",),
+    (ModelFacts, "hf_architecture"): ("class",),
     (ModelFacts, "published_total_gb"): ("GB",),
     (GpuFacts, "memory_nameplate"): ("GB",),
     (GpuFacts, "memory_visible"): ("bytes",),
@@ -123,9 +126,11 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (CacheRule, "reserved_states"),
         (CacheRule, "states_per_draft_token"),
         (CachePattern, "window"),
+        (PackedCache, "window"),
         (CachePattern, "attends"),
         (KvDtypeRule, "scale_bytes_per_vector"),
         (QuantisedFacts, "layers"),
+        (TypedFacts, "layers"),
         (MemoryRule, "low"),
         (MemoryRule, "high"),
         (MemoryShareRule, "kept_bytes"),
@@ -174,9 +179,9 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
         "max_num_seqs",
         "moe_backend",
     ),
-    (ShardOverrideRule, "shard"): _SHARDS,
-    (ShardOverrideRule, "when"): ("always", "sequence_parallel"),
-    (CacheRule, "layout"): ("unified_pages", "blocks_and_slots", "contiguous"),
+    (ShardOverrideRule, "shard"): (*_SHARDS, "all_ranks"),
+    (ShardOverrideRule, "when"): ("always", "data_parallel", "sequence_parallel"),
+    (CacheRule, "layout"): ("unified_pages", "packed_groups", "blocks_and_slots", "contiguous"),
     (PipelineRule, "remainder"): ("before_last", "last", "proportional"),
     (LayoutRule, "expert_parallel"): ("none", "tensor_times_data", "free"),
     (LayoutRule, "splits"): ("ranks", "layers"),
@@ -184,7 +189,7 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (ThumbRuleFacts, "base"): ("memory", "weights"),
     (VariantReportFacts, "host"): ("gpus", "unified", "ram", "stream"),
     (VariantReportFacts, "confidence"): ("reported", "confirmed", "claimed"),
-    (EngineSupportRule, "status"): tuple(RecipeStatus),
+    (EngineSupportRule, "status"): (*RecipeStatus, "unknown"),
 }
 """Fields whose words the planner tells apart; any other word would be taken for something else."""
 

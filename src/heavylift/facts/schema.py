@@ -235,15 +235,27 @@ class QuantisedFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TypedFacts:
+    """Tensors of a variant (`*` = any part of a name) that have a type of their own; `layers` the
+    only ones, empty = all.
+    """
+
+    type: str
+    tensors: tuple[str, ...]
+    layers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VariantFacts(Rule):
     """A published form of a model.
 
     `format` is a format id of the family. `tensor_types` gives GGUF types by role (`*` = the
-    rest). `quantised`: which linear layers are not as the family's list says; the first entry
-    that takes a tensor counts. `kv_cache_dtype`: what the checkpoint brings scales for, which
-    engines take unless told otherwise. `bytes_total` is the published size of all files, where the
-    tensor list is not known. `bytes_more` is how much more the files may hold: what a form known by
-    its name alone may have left as it was.
+    rest), `typed` those of some layers alone; the first that takes a tensor counts. `quantised`:
+    which linear layers are not as the family's list says; the first entry that takes a tensor
+    counts. `kv_cache_dtype`: what the checkpoint brings scales for, which engines take unless told
+    otherwise. `bytes_total` is the published size of all files, where the tensor list is not known.
+    `bytes_more` is how much more the files may hold: what a form known by its name alone may have
+    left as it was.
     """
 
     id: str
@@ -252,6 +264,7 @@ class VariantFacts(Rule):
     engines: tuple[str, ...] = ()
     default_for: tuple[str, ...] = ()
     tensor_types: dict[str, str] = field(default_factory=dict)
+    typed: tuple[TypedFacts, ...] = ()
     quantised: tuple[QuantisedFacts, ...] = ()
     kv_cache_dtype: str | None = None
     bytes_total: int | None = None
@@ -270,7 +283,10 @@ class TotalsFacts(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """One model: names, family, dimensions, layer sets and published variants."""
+    """One model: names, family, dimensions, layer sets and published variants.
+
+    `hf_architecture` is the class that its config.json names first, by which engines look it up.
+    """
 
     id: str
     title: str
@@ -281,6 +297,7 @@ class ModelFacts:
     variants: tuple[VariantFacts, ...]
     totals: TotalsFacts | None
     max_context: Fact[int]
+    hf_architecture: Fact[str] | None = None
     licence: Fact[str] | None = None
     published_total_gb: Fact[float] | None = None
 
@@ -458,14 +475,36 @@ class MoeBackendRule(Rule):
 class ShardOverrideRule(Rule):
     """A role the engine treats otherwise than the family says.
 
-    `when`: `always`, or `sequence_parallel`: one pipeline stage, experts spread over more than one
-    tensor rank, and data parallelism or one of `backends`.
+    `when`: `always`; `data_parallel`: more than one data parallel rank; or `sequence_parallel`: one
+    pipeline stage, experts spread over more than one tensor rank, and data parallelism or one of
+    `backends`. `shard` may also be `all_ranks`: split over tensor times data parallel ranks.
+    `tensors` are the only ones of the role (`*` = any part of a name; empty = all); `divides` names
+    a dimension that the tensor size must divide.
     """
 
     role: str
     shard: str
     when: str
     backends: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    divides: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackedCache:
+    """A cache of `layers` in a pool of packed groups: the `bytes` of one block of `block_tokens`
+    tokens of one layer, before they are rounded up to `alignment_bytes`. Those of a `bucket` are
+    given out together. `window` tokens at most are kept (0 = all); `dtype` is the KV dtype it is
+    for (None = every one).
+    """
+
+    bucket: str
+    layers: str
+    bytes: str | int
+    block_tokens: int
+    alignment_bytes: int
+    window: str | int = 0
+    dtype: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -473,15 +512,18 @@ class CacheRule(Rule):
     """How KV and state are stored.
 
     `layout`: `unified_pages` (one page size for all layers: the attention block is raised until its
-    page holds a state), `blocks_and_slots` (KV in blocks, state in slots per sequence) or
-    `contiguous` (KV cells per slot, state per slot). `block_tokens` is the block the KV is rounded
-    to; `page_alignment_tokens` what a unified page is rounded to. A sequence holds at least
+    page holds a state), `packed_groups` (blocks that hold a page of every layer of a group, those
+    of `packed`), `blocks_and_slots` (KV in blocks, state in slots per sequence) or `contiguous` (KV
+    cells per slot, state per slot). `block_tokens` is the block the KV is rounded to;
+    `page_alignment_tokens` what a unified page is rounded to. A sequence holds at least
     `state_units_low` states per layer (slots, or pages of a group) and is admitted only with
     `state_units_high` free; `reserved_pages` and
     `reserved_states` are never given out. `state_to_kv_ratio`: the pool is divided by this ratio
     before anything runs. `states_for_max_num_seqs`: states of all allowed sequences are set aside
     at the start. `context_shared`: the engine's context setting is one pot for all sequences.
     `window_shared`: the windows of all sequences lie in one cache, with room for one batch.
+    `strategies` are the engine's ways to keep states, by name: the states each sets aside for a
+    sequence, in place of `state_units_high`.
     """
 
     layout: str
@@ -498,6 +540,8 @@ class CacheRule(Rule):
     window_to_full_ratio: float | None = None
     batches_in_flight: int = 1
     states_per_draft_token: int = 0
+    strategies: dict[str, int] = field(default_factory=dict)
+    packed: tuple[PackedCache, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -595,7 +639,10 @@ class EngineSupportRule(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineFacts:
-    """One engine: versions, and rules scoped by version, vendor, architecture and family."""
+    """One engine: versions, and rules scoped by version, vendor, architecture and family.
+
+    `registry` names the registry with what it lists as runnable, where one was read.
+    """
 
     id: str
     title: str
@@ -603,6 +650,7 @@ class EngineFacts:
     default_version: str
     versions: tuple[EngineVersion, ...]
     budgets: tuple[BudgetRule, ...]
+    registry: str | None = None
     defaults: tuple[DefaultRule, ...] = ()
     expert_padding: tuple[ExpertPaddingRule, ...] = ()
     moe_backends: tuple[MoeBackendRule, ...] = ()

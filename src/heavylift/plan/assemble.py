@@ -113,7 +113,12 @@ def hopeless(subject: Subject, layout: Layout) -> Candidate | None:
         ("least", subject.weights_key, layout), lambda: least_stage_bytes(subject, layout)
     )
     visible = subject.gpu.memory_visible.value
-    if weights <= visible or subject.receipt is not None or ran_as_published(subject, layout):
+    if (
+        weights <= visible
+        or subject.cards
+        or subject.receipt is not None
+        or ran_as_published(subject, layout)
+    ):
         return None
     return Candidate(
         subject=subject,
@@ -215,7 +220,7 @@ def _per_gpu(weighed: Candidate) -> PerGpu:
         certain_total_bytes=worst.whole.certain_bytes,
         high_total_bytes=worst.whole.high_bytes,
         budget_bytes=pool.bytes,
-        visible_bytes=weighed.subject.gpu.memory_visible.value,
+        visible_bytes=account.budgets[-1].bytes,
         headroom_bytes=weighed.headroom_bytes,
     )
 

@@ -21,4 +21,10 @@ def least_weights_bytes(subject: Subject) -> int:
 
 def cannot_hold(subject: Subject) -> bool:
     """True when the weights alone are more than the cards show, however they are dealt."""
-    return least_weights_bytes(subject) > subject.gpu.memory_visible.value
+    return short_of_weights(subject) > 0
+
+
+def short_of_weights(subject: Subject) -> int:
+    """What each card lacks at least for the weights alone, bytes; not above zero where they fit."""
+    count = subject.rack.gpu_count
+    return least_weights_bytes(subject) - subject.visible_bytes_total // count

@@ -1,8 +1,9 @@
 """KV cache and recurrent state on one rank, as the engine stores them.
 
-Three ways exist. *Unified pages*: one page size for all layers, raised until a page holds a state;
-sequences take pages of each group of layers. *Blocks and slots*: KV in blocks, states in slots.
-*Contiguous*: cells and a state per slot. Each is a `CacheModel` with the same questions.
+Four ways exist. *Unified pages*: one page size for all layers, raised until a page holds a state;
+sequences take pages of each group of layers. *Packed groups*: blocks with a page of every layer of
+a group. *Blocks and slots*: KV in blocks, states in slots. *Contiguous*: cells and a state per
+slot. Each is a `CacheModel` with the same questions.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import CacheRule
 from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.cache_parts import StatePart, TokenPart, state_parts_of, token_parts
+from heavylift.plan.packed_groups import PackedGroups
 from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
 from heavylift.plan.unified_pages import WITHOUT_END, UnifiedPages, decode_context
@@ -50,6 +52,9 @@ def cache_model(subject: Subject, layout: Layout) -> CacheModel:
     rule = subject.scope.first(subject.engine.caches)
     if rule is None:
         raise HeavyliftError("PLAN021", {"engine": subject.engine.title})
+    if subject.state_strategy is not None:
+        units = rule.strategies[subject.state_strategy]
+        rule = replace(rule, state_units_high=units)
     drafted = subject.draft_tokens * rule.states_per_draft_token
     rule = replace(
         rule,
@@ -59,6 +64,8 @@ def cache_model(subject: Subject, layout: Layout) -> CacheModel:
     tokens, states = token_parts(subject, layout), state_parts_of(subject, layout)
     dcp = layout.decode_context_parallel_size
     match rule.layout:
+        case "packed_groups":
+            return PackedGroups(rule, subject)
         case "unified_pages":
             return UnifiedPages(rule, tokens, states, dcp, subject.max_num_batched_tokens)
         case "blocks_and_slots":

@@ -73,7 +73,7 @@ def _times(interval: Interval, factor: int) -> Interval:
 def _room(account: Account, memory: Memory, *, careful: bool) -> int:
     """Bytes left for KV and state on a rank: the least over the budgets that count them."""
     rooms = []
-    for budget in memory.budgets:
+    for budget in memory.budgets_of(account):
         fixed = account.only([segment for segment in _FIXED if segment in budget.inside])
         taken = fixed.high_bytes if careful else fixed.known_bytes
         rooms.append(0 if taken is None else max(0, budget.bytes - taken))

@@ -25,6 +25,7 @@ def plan_command(request: PlanRequest, command: str = "plan") -> str:
         ("--variant", request.variant),
         ("--kv-dtype", request.kv_cache_dtype),
         ("--moe-backend", request.moe_backend),
+        ("--state-strategy", request.state_strategy),
     ):
         if value is not None:
             words += [flag, value]

@@ -71,5 +71,7 @@ def row_speed(
 
 def rack_rents(plan: Plan, prices: PriceFacts, own: OwnPrices | None = None) -> list[float]:
     """USD per hour of the whole rack on demand, one for each source; empty where none is known."""
+    if plan.rack.parts:
+        return []  # nobody rents out unlike cards in one machine
     gpu, count = plan.rack.gpu, plan.rack.gpu_count
     return [part.usd_per_hour for part in rent_parts(prices, own or OwnPrices(), gpu, count, 0.0)]

@@ -69,11 +69,14 @@ def resolve(
     node: NodeFacts,
     *,
     receipt: Receipt | None = None,
+    cards: tuple[GpuFacts, ...] = (),
 ) -> Subject:
     """The subject of the plan: every setting of the request, filled in where it was not said.
+    `cards` are those of each rank where the rack has several kinds.
 
     Raises PLAN010 (context beyond the model), PLAN011 (no such variant), PLAN012 (variant not for
-    this engine), PLAN013 (KV dtype), PLAN014 (MoE backend), PLAN015 (output beyond context).
+    this engine), PLAN013 (KV dtype), PLAN014 (MoE backend), PLAN015 (output beyond context),
+    PLAN018 (way to keep states).
     """
     filling = _Filling(request, knowledge, engine, gpu)
     variant = filling.variant()
@@ -100,6 +103,7 @@ def resolve(
         kv_dtype_bytes=dtype.bytes_per_element,
         kv_scale_bytes=dtype.scale_bytes_per_vector,
         draft_tokens=request.draft_tokens,
+        state_strategy=filling.state_strategy(),
         gpu_memory_utilization=filling.fraction(batched, vision=vision),
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,
@@ -108,6 +112,7 @@ def resolve(
         vision=vision,
         defaults=tuple(filling.taken),
         receipt=receipt,
+        cards=cards,
     )
 
 
@@ -190,19 +195,22 @@ class _Filling:
             # Nobody said that it loads it, nor that it does not: what files of that kind would take
             # is worked out, and support stays unknown.
             offered = [each for each in model.variants if _reads(engine, each)]
-        names = ", ".join(variant.id for variant in offered)
+        names = ", ".join(
+            dict.fromkeys((*(each.id for each in offered), *self._knowledge.offered(engine.id)))
+        )
+        names = names or "-"
         if wanted is not None:
             variant = self._knowledge.variant(wanted)
             if variant is None:
-                known = ", ".join(entry.id for entry in model.variants)
+                known = ", ".join((*(entry.id for entry in model.variants), *self._knowledge.mixes))
                 raise HeavyliftError("PLAN011", {"variant": wanted, "known": known})
-            if variant not in offered:
+            if engine.id not in variant.engines:
                 params = {"variant": variant.id, "engine": engine.title, "offered": names}
                 raise HeavyliftError("PLAN012", params)
             return variant
         usual = [variant for variant in offered if engine.id in variant.default_for] or offered
         if not usual:
-            params = {"variant": model.title, "engine": engine.title, "offered": "-"}
+            params = {"variant": model.title, "engine": engine.title, "offered": names}
             raise HeavyliftError("PLAN012", params)
         self._take("variant", usual[0].id, OURS, usual[0].source)
         return usual[0]
@@ -322,6 +330,20 @@ class _Filling:
         names = ", ".join(dict.fromkeys(backend.name for backend in backends))
         params = {"backend": str(wanted), "engine": self._engine.title, "offered": names}
         raise HeavyliftError("PLAN014", params)
+
+    def state_strategy(self) -> str | None:
+        """The engine's way to keep states; None = its usual one. Raises PLAN018 for another."""
+        wanted = self._request.state_strategy
+        if wanted is None:
+            return None
+        rule = self.scope.first(self._engine.caches)
+        offered = {} if rule is None else rule.strategies
+        name = wanted.lower().replace("-", "_")
+        if name not in offered:
+            names = ", ".join(offered)
+            params = {"strategy": wanted, "engine": self._engine.title, "offered": names}
+            raise HeavyliftError("PLAN018", params)
+        return name
 
     def fraction(self, batched: int | None, *, vision: bool) -> float | None:
         """The memory fraction in the engine's own sense; None where none exists or is known."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import VariantFacts
-from heavylift.plan.bounds import least_weights_bytes
+from heavylift.plan.bounds import short_of_weights
 from heavylift.plan.command import plan_command
 from heavylift.plan.planner import Choice, Found, Knowledge, choose, none_can_hold, subjects
 from heavylift.plan.subject import Subject
@@ -54,7 +54,7 @@ def _fit(
 
 def _short_of_weights(found: Found) -> int:
     taken = [each for each in found if isinstance(each, Subject)]
-    return min(least_weights_bytes(each) - each.gpu.memory_visible.value for each in taken)
+    return min(map(short_of_weights, taken))
 
 
 def _miss(

@@ -44,6 +44,8 @@ def fixes(plan: Plan, knowledge: Knowledge) -> tuple[Fix, ...]:
             found += fix
             if fix:
                 break
+    if plan.rack.parts:
+        return tuple(found)  # what to add to unlike cards is not ours to choose
     found += _fewest_gpus(request, knowledge, plan)
     for vendor in dict.fromkeys(m.gpu.vendor for m in knowledge.machines.values()):
         found += _smallest_cards(request, knowledge, plan, vendor)
@@ -197,7 +199,7 @@ def _other_card(request: PlanRequest, knowledge: Knowledge, vendor: str) -> Iter
             id="other_card",
             params={"gpu": machine.gpu.title},
             # Settings that were tied to the old card's engine do not travel.
-            request=replace(changed, moe_backend=None),
+            request=replace(changed, moe_backend=None, state_strategy=None),
         )
 
 

@@ -96,7 +96,7 @@ def _published_dcp(subject: Subject, layout: Layout, wanted: int | None) -> Iter
 def ran_here(subject: Subject) -> tuple[RecipeFacts, ...]:
     """The recipes that were run on this card."""
     return subject.knowledge.remembered(
-        ("ran", subject.engine.id, subject.variant.id, subject.gpu.id),
+        ("ran", subject.engine.id, subject.variant.id, subject.gpu.id, subject.rack.parts),
         lambda: tuple(
             recipe
             for recipe in whole_service_recipes(subject)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from heavylift.facts.schema import FactKind
+from heavylift.facts.schema import FactKind, GpuFacts
 from heavylift.plan.arithmetic import ceil_div
 from heavylift.plan.cache import CacheModel, cache_model
 from heavylift.plan.receipts import with_measured
@@ -113,18 +113,35 @@ class Memory:
     """The accounts of all stages, the budgets, and the cache model they used."""
 
     accounts: tuple[Account, ...]
-    budgets: tuple[Budget, ...]
+    budgets_by_stage: tuple[tuple[Budget, ...], ...]
     cache: CacheModel
+    mixed: bool = False
 
     @cached_property
     def worst(self) -> Account:
-        """The stage a plan shows: the one most over a budget; where none is, the heaviest."""
+        """The stage a plan shows: the one most over a budget; where none is, the heaviest, or
+        among unlike cards the one with the least room.
+        """
 
-        def over(account: Account) -> int:
-            rooms = (b.bytes - account.only(b.inside).known_bytes for b in self.budgets)
-            return max(0, -min(rooms))
+        def room(account: Account) -> int:
+            budgets = self.budgets_of(account)
+            return min(b.bytes - account.only(b.inside).known_bytes for b in budgets)
 
-        return max(self.accounts, key=lambda a: (over(a), a.of(Segment.WEIGHTS).low))
+        def order(account: Account) -> tuple[int, int]:
+            left = room(account)
+            weights = account.of(Segment.WEIGHTS).low
+            return (max(0, -left), -left if self.mixed else weights)
+
+        return max(self.accounts, key=order)
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets of the stage that a plan shows."""
+        return self.budgets_of(self.worst)
+
+    def budgets_of(self, account: Account) -> tuple[Budget, ...]:
+        """The budgets of a stage's ranks; among unlike cards those of the smallest it has."""
+        return self.budgets_by_stage[account.stage.index]
 
 
 def memory(subject: Subject, layout: Layout) -> Memory:
@@ -137,7 +154,30 @@ def memory(subject: Subject, layout: Layout) -> Memory:
             replace(account, terms=with_measured(account.terms, subject.receipt))
             for account in accounts
         )
-    return Memory(accounts=accounts, budgets=budgets(subject, accounts), cache=cache)
+    if not subject.cards:
+        alike = budgets(subject, accounts, subject.gpu)
+        by_stage = (alike,) * len(accounts)
+    else:
+        by_stage = tuple(
+            budgets(subject, (account,), _least_card(subject, layout, account.stage))
+            for account in accounts
+        )
+    return Memory(
+        accounts=accounts, budgets_by_stage=by_stage, cache=cache, mixed=bool(subject.cards)
+    )
+
+
+def _least_card(subject: Subject, layout: Layout, stage: Stage) -> GpuFacts:
+    """Of the cards of a stage's ranks the one with the least memory. Ranks are counted through
+    tensor, then pipeline, then data parallel ranks.
+    """
+    tensor, count = layout.tensor_parallel_size, layout.pipeline_parallel_size
+    ranks = (
+        (replica * count + stage.index) * tensor + rank
+        for replica in range(layout.data_parallel_size)
+        for rank in range(tensor)
+    )
+    return min((subject.cards[rank] for rank in ranks), key=lambda card: card.memory_visible.value)
 
 
 def _accounts(subject: Subject, layout: Layout) -> tuple[tuple[Account, ...], CacheModel]:
@@ -246,12 +286,12 @@ def _sum(parts: Sequence[Part]) -> int:
     return sum(part.bytes for part in parts)
 
 
-def budgets(subject: Subject, accounts: Sequence[Account]) -> tuple[Budget, ...]:
-    """The pool's budget by the engine's rule, and the driver's whole figure.
+def budgets(subject: Subject, accounts: Sequence[Account], card: GpuFacts) -> tuple[Budget, ...]:
+    """The pool's budget on a card by the engine's rule, and the driver's whole figure.
 
     A fraction of what is free after load is taken of the stage that leaves least.
     """
-    visible = subject.gpu.memory_visible.value
+    visible = card.memory_visible.value
     rule = subject.scope.first(subject.engine.budgets)
     everything = Budget(
         name="driver_visible",
@@ -259,7 +299,7 @@ def budgets(subject: Subject, accounts: Sequence[Account]) -> tuple[Budget, ...]
         base="total",
         bytes=visible,
         inside=tuple(segment.value for segment in Segment),
-        source=subject.gpu.memory_visible.source,
+        source=card.memory_visible.source,
     )
     if rule is None or rule.base == "none" or subject.gpu_memory_utilization is None:
         return (everything,)
@@ -283,7 +323,9 @@ def budgets(subject: Subject, accounts: Sequence[Account]) -> tuple[Budget, ...]
 def capacity_verdict(memory: Memory) -> Capacity:
     """Fits, tight or does not fit: the worst answer over stages and budgets."""
     answers = [
-        _against(account, budget) for account in memory.accounts for budget in memory.budgets
+        _against(account, budget)
+        for account in memory.accounts
+        for budget in memory.budgets_of(account)
     ]
     order = (Capacity.DOES_NOT_FIT, Capacity.TIGHT, Capacity.FITS)
     return min(answers, key=order.index)

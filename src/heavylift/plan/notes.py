@@ -38,12 +38,23 @@ def _reading(subject: Subject) -> Iterator[Note]:
                 "gpu": subject.gpu.title,
             },
         )
+    if rack.parts:
+        yield Note(
+            code="mixed_layers" if _deals_by_room(subject) else "mixed_rack",
+            params={"gpu": rack.gpu_title},
+        )
     devices = subject.gpu.devices_per_card
     if devices > 1:
         yield Note(
             code="counts_devices",
             params={"gpu": subject.gpu.title, "devices": devices, "gpus": rack.gpu_count},
         )
+
+
+def _deals_by_room(subject: Subject) -> bool:
+    """True for an engine that deals whole layers by the room of each card."""
+    rule = subject.scope.first(subject.engine.pipelines)
+    return rule is not None and rule.remainder == "proportional"
 
 
 def _padding(subject: Subject, layout: Layout) -> Iterator[Note]:

@@ -20,7 +20,7 @@ from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
 from heavylift.plan.receipts import compare, mismatch
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
-from heavylift.plan.support import UNPUBLISHED, publication_rank, refusing_rule
+from heavylift.plan.support import UNPUBLISHED, publication_rank, refused_by_engine
 from heavylift.records.plan import (
     EngineChoice,
     Layout,
@@ -28,9 +28,9 @@ from heavylift.records.plan import (
     Plan,
     PlanRequest,
     PlanVerdict,
+    Rack,
     Rejected,
     Status,
-    Support,
 )
 from heavylift.records.receipt import Receipt
 
@@ -298,7 +298,7 @@ def choose(request: PlanRequest, knowledge: Knowledge, found: Found | None = Non
     failed: HeavyliftError | None = None
     rankings: list[Ranking] = []
     found = subjects(request, knowledge) if found is None else found
-    refusing = [each for each in found if isinstance(each, Subject) and refusing_rule(each)]
+    refusing = [each for each in found if isinstance(each, Subject) and refused_by_engine(each)]
     # An engine that does not run here is searched only where every one says so.
     skipped = refusing if len(refusing) < len(found) else []
     for subject in found:
@@ -326,12 +326,26 @@ def subjects(request: PlanRequest, knowledge: Knowledge) -> Found:
     found: list[Subject | HeavyliftError] = []
     for engine in _engines(request, knowledge, machine.gpu):
         try:
-            found.append(resolve(request, knowledge.model, engine, machine.gpu, machine.node))
+            found.append(
+                resolve(
+                    request,
+                    knowledge.model,
+                    engine,
+                    machine.gpu,
+                    machine.node,
+                    cards=cards_of(request.rack, knowledge),
+                )
+            )
         except HeavyliftError as error:
             if request.engine is not None:
                 raise
             found.append(error)
     return found
+
+
+def cards_of(rack: Rack, knowledge: Knowledge) -> tuple[GpuFacts, ...]:
+    """The card of each rank of a rack with several kinds; empty where there is one."""
+    return tuple(knowledge.machines[part.gpu].gpu for part in rack.parts for _ in range(part.count))
 
 
 def none_can_hold(found: Found) -> bool:
@@ -341,8 +355,8 @@ def none_can_hold(found: Found) -> bool:
 
 
 def _refusal_of(subject: Subject) -> EngineChoice:
-    rule = refusing_rule(subject)
-    if rule is None:
+    said = refused_by_engine(subject)
+    if said is None:
         raise TypeError(subject)
     return EngineChoice(
         engine=subject.engine.id,
@@ -350,12 +364,7 @@ def _refusal_of(subject: Subject) -> EngineChoice:
         version=subject.version_text,
         layout=None,
         verdict=PlanVerdict.UNSUPPORTED,
-        support=Support(
-            status=Status(rule.status),
-            source=rule.source,
-            as_of=rule.as_of.isoformat(),
-            note=rule.reason or None,
-        ),
+        support=said,
         headroom_bytes=None,
     )
 
@@ -408,6 +417,7 @@ def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
         machine.gpu,
         machine.node,
         receipt=receipt,
+        cards=cards_of(plan.rack, knowledge),
     )
     measured = plan_layout(subject, plan.request, plan.layout)
     notes = measured.notes

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import GpuFacts, NodeFacts
-from heavylift.records.plan import Rack
+from heavylift.records.plan import Rack, RackPart
 
 MOST_GPUS: Final = 65_536
 """More than any fast network joins; beyond it a count is taken for a slip of the keys."""
@@ -28,8 +28,14 @@ _TORN_COUNT: Final = re.compile(
 )
 
 
-# `RTX 5090 + RTX 5080`; names of cards end in a plus as well (Ryzen AI Max+).
-_PLUS: Final = re.compile(r"\s+\+\s*|\+(?=[0-9]+\s*[xX×*])")
+# `4xA100-80+4xA100-40`, `RTX 5090 + RTX 5080`. A plus may also end a card's name (Ryzen AI Max+),
+# or stand in it before a number.
+_AND: Final = re.compile(r"\+(?=\s*[0-9]+\s*[xX×*]\s*[A-Za-z])|\s\+\s")
+
+
+def rack_parts(text: str) -> tuple[str, ...]:
+    """The racks that a text joins with a plus; the text itself where it joins none."""
+    return tuple(_AND.split(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +91,6 @@ def _is_card(name: str) -> bool:
     )
 
 
-def split_mixed(text: str) -> tuple[str, ...]:
-    """The parts of a machine with several kinds of cards; the text alone where it has one."""
-    return tuple(_PLUS.split(text.strip()))
-
-
-def mixed_rack(text: str, cards: Sequence[tuple[int, GpuFacts]]) -> tuple[GpuFacts, Rack]:
-    """One machine with several kinds of cards, as a rack of the smallest of them: ranks hold equal
-    parts, so the smallest card limits all. Raises PLAN008 for cards of several makers.
-    """
-    if len({gpu.vendor for _, gpu in cards}) > 1:
-        raise HeavyliftError("PLAN008", {"text": text})
-    smallest = min((gpu for _, gpu in cards), key=lambda gpu: gpu.memory_visible.value)
-    alike = len({gpu.id for _, gpu in cards}) == 1
-    count = sum(count for count, _ in cards)
-    return smallest, _rack(text, smallest, 1, count, None if alike else "mixed")
-
-
 def resolve_rack(parsed: RackText, gpu: GpuFacts, node: NodeFacts) -> Rack | None:
     """The rack, with the machines the card is built into; None when only a card was named.
 
@@ -126,6 +115,40 @@ def resolve_rack(parsed: RackText, gpu: GpuFacts, node: NodeFacts) -> Rack | Non
             },
         )
     return count_rack(gpu, node, parsed.count, text=parsed.text)
+
+
+def joined_rack(text: str, parts: Sequence[tuple[RackText, GpuFacts, NodeFacts]]) -> Rack:
+    """Cards of several kinds: in one machine where that holds so many, else a machine for each
+    kind. The one with the least memory stands for them. A card without a count is one.
+
+    Raises PLAN001 for a part of several machines, PLAN003 for one that is more
+    than its machine holds, PLAN008 for cards of several makers, PLAN017 where machines of unlike
+    counts would be joined.
+    """
+    counts: list[int] = []
+    for parsed, gpu, node in parts:
+        if parsed.nodes is not None:
+            raise HeavyliftError("PLAN001", {"text": text})
+        count = parsed.count or 1
+        _nodes(text, gpu, 1, count, node.gpus_per_node.value)
+        counts.append(count)
+    gpus = [gpu for _, gpu, _ in parts]
+    if len({gpu.vendor for gpu in gpus}) > 1:
+        raise HeavyliftError("PLAN008", {"text": text})
+    least = min(gpus, key=lambda gpu: gpu.memory_visible.value)
+    if sum(counts) <= max(node.gpus_per_node.value for _, _, node in parts):
+        whole = _rack(text, least, 1, sum(counts))
+    elif len(set(counts)) == 1:
+        whole = _rack(text, least, len(counts), counts[0])
+    else:
+        raise HeavyliftError("PLAN017", {"text": text})
+    if len({gpu.id for gpu in gpus}) == 1:
+        return whole
+    found = tuple(
+        RackPart(gpu=gpu.id, gpu_title=gpu.title, count=parsed.count or 1)
+        for parsed, gpu, _ in parts
+    )
+    return replace(whole, parts=found)
 
 
 def sold_counts(node: NodeFacts, most_nodes: int) -> tuple[int, ...]:

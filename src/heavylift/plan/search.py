@@ -10,7 +10,7 @@ from heavylift.plan.assemble import Candidate
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.planner import Knowledge, Ranking, engine_order, ranked, sifted, subjects
 from heavylift.plan.subject import Subject
-from heavylift.plan.support import refusing_rule
+from heavylift.plan.support import refused_by_engine
 from heavylift.records.plan import PlanRequest, PlanVerdict, Rack
 from heavylift.records.search import Searched, Sought
 
@@ -52,7 +52,7 @@ def search(
 
 def _rankings(knowledge: Knowledge, request: PlanRequest, counts: _Counts) -> Iterator[Ranking]:
     for subject in subjects(request, knowledge):
-        if isinstance(subject, HeavyliftError) or refusing_rule(subject):
+        if isinstance(subject, HeavyliftError) or refused_by_engine(subject):
             continue
         counts.engines.add(subject.engine.id)
         for dtyped in _by_kv_dtype(request, knowledge, subject):

@@ -21,7 +21,7 @@ def too_small(request: PlanRequest, found: Found) -> SmallerRack | None:
         rack=request.rack.label,
         gpus=request.rack.gpu_count,
         need_bytes=min(map(least_weights_bytes, taken)),
-        have_bytes=taken[0].gpu.memory_visible.value,
+        have_bytes=taken[0].visible_bytes_total // request.rack.gpu_count,
         weights_alone=True,
     )
 

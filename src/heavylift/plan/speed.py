@@ -35,7 +35,10 @@ from heavylift.records.speed import (
 
 
 def subject_of(plan: Plan, knowledge: Knowledge) -> Subject:
-    """The subject a plan was made of."""
+    """The subject a plan was made of. Raises PLAN009 for cards of several kinds."""
+    if plan.rack.parts:
+        # Ranks of unlike cards wait for one another in ways that nobody measured here.
+        raise HeavyliftError("PLAN009", {"rack": plan.rack.label})
     machine = knowledge.machines[plan.rack.gpu]
     request = replace(plan.request, engine=plan.engine)
     engine = knowledge.engines[plan.engine]

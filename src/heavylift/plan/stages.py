@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 from heavylift.facts.schema import PipelineRule
 from heavylift.plan.subject import Subject
@@ -55,11 +57,14 @@ def stages(subject: Subject, layout: Layout) -> tuple[Stage, ...]:
 
     Under the rule `before_last`, layers that do not divide go one each to the stages before the
     last, backwards (93 in 2: 47, 46); under `last`, to the last ones (46, 47); under
-    `proportional`, layer i of n goes to the GPU at which i/(n+1) of them have been passed.
+    `proportional`, layer i of n goes to the GPU at which i/(n+1) of the memory has been passed.
     """
     rule = subject.scope.first(subject.engine.pipelines)
     total = subject.dims["layers"]
-    sizes = _sizes(total, layout.pipeline_parallel_size, rule)
+    room = [card.memory_visible.value for card in subject.cards] or [1] * (
+        layout.pipeline_parallel_size
+    )
+    sizes = _sizes(total, layout.pipeline_parallel_size, rule, room)
     found = []
     first = 0
     on_host = () if rule is None or subject.runs_on_host else rule.on_host
@@ -79,10 +84,14 @@ def stages(subject: Subject, layout: Layout) -> tuple[Stage, ...]:
     return tuple(found)
 
 
-def _sizes(total: int, count: int, rule: PipelineRule | None) -> list[int]:
+def _sizes(total: int, count: int, rule: PipelineRule | None, room: Sequence[int]) -> list[int]:
     remainder = "before_last" if rule is None else rule.remainder
     if remainder == "proportional":
-        owners = [layer * count // (total + 1) for layer in range(total)]
+        passed = list(accumulate(room[:count]))
+        owners = [
+            sum(layer * passed[-1] >= each * (total + 1) for each in passed)
+            for layer in range(total)
+        ]
         return [owners.count(index) for index in range(count)]
     sizes = [total // count] * count
     takers = range(count - 1, -1, -1) if remainder == "last" else range(count - 2, -1, -1)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from heavylift.checkpoint.inventory import Inventory
 from heavylift.facts import expressions
+from heavylift.facts.registry_schema import RegistryFacts
 from heavylift.facts.schema import (
     EngineFacts,
     FamilyFacts,
@@ -50,6 +51,7 @@ _NOT_IN_WEIGHTS: Final = frozenset(
         "kv_dtype_bytes",
         "max_num_batched_tokens",
         "max_num_seqs",
+        "state_strategy",
     ]
 )
 
@@ -77,12 +79,18 @@ class ModelKnowledge:
     """A model with its family, the recipes published for it, and its inventory by variant id.
 
     A variant without a tensor list (only a published size) has no entry in `inventories`.
+    `registries` are the lists of engines and libraries by id; `methods` what checkpoints call each
+    scheme of quantisation. `mixes` are forms that a quantiser makes and nobody need have published;
+    they are planned when asked for by name.
     """
 
     model: ModelFacts
     family: FamilyFacts
     book: RecipeBook
     inventories: Mapping[str, Inventory]
+    registries: Mapping[str, RegistryFacts] = field(default_factory=dict)
+    methods: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    mixes: Mapping[str, VariantFacts] = field(default_factory=dict)
     memo: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What a search has worked out of this model, by everything it depends on: cards of one
     architecture, and layouts that differ in what a term does not ask for, share it.
@@ -103,7 +111,14 @@ class ModelKnowledge:
     def variant(self, identifier: str) -> VariantFacts | None:
         """The variant of that id, or None. Case and underscores do not matter."""
         wanted = identifier.lower().replace("_", "-")
-        return next((entry for entry in self.model.variants if entry.id == wanted), None)
+        published = (entry for entry in self.model.variants if entry.id == wanted)
+        return next(published, None) or self.mixes.get(wanted)
+
+    def offered(self, engine: str) -> tuple[str, ...]:
+        """Ids of the forms that an engine takes, the published ones first."""
+        published = (entry.id for entry in self.model.variants if engine in entry.engines)
+        made = (name for name in self.mixes if engine in self.mixes[name].engines)
+        return tuple(dict.fromkeys((*published, *made)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +149,11 @@ class Subject:
     overrides: Mapping[str, int] = field(default_factory=dict)
     kv_scale_bytes: float = 0.0
     draft_tokens: int = 0
+    state_strategy: str | None = None
+    cards: tuple[GpuFacts, ...] = ()
+    """Of a machine with cards of several kinds, the card of each rank; `gpu` has the least
+    memory of them.
+    """
 
     @property
     def engine(self) -> EngineFacts:
@@ -183,6 +203,13 @@ class Subject:
             values,
         )
         return self.knowledge.shortened(key)
+
+    @property
+    def visible_bytes_total(self) -> int:
+        """What the drivers of all cards show together."""
+        if self.cards:
+            return sum(card.memory_visible.value for card in self.cards)
+        return self.gpu.memory_visible.value * self.rack.gpu_count
 
     @property
     def draft(self) -> bool:

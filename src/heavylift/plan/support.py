@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from heavylift.facts.schema import EngineSupportRule, RecipeFacts
+from heavylift.plan.registry import by_registry
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Rack, Status, Support
 
 _POSITIVE: Final = (Status.VERIFIED, Status.REPORTED, Status.UNVERIFIED)
+_NEGATIVE: Final = (Status.UNSUPPORTED, Status.BROKEN)
 
 UNPUBLISHED: Final = 2
 
@@ -17,9 +19,10 @@ UNPUBLISHED: Final = 2
 def support(subject: Subject, layout: Layout) -> Support:
     """The status of the layout on this card and engine, with its source and date.
 
-    Order: recipes of exactly this layout and count; else `unverified` when the engine has a recipe
-    for the card in another layout; else what the engine's release says of the family; else unknown.
-    A version whose rules were not read makes anything better than `unknown` unknown.
+    Order: recipes of exactly this layout and count; else what the engine's facts say of the family;
+    else `unverified` when there is a recipe for the card in another layout; else what the release
+    itself lists as runnable; else unknown. A version whose rules were not read makes anything
+    better than `unknown` unknown.
     """
     key = (
         "support",
@@ -27,6 +30,7 @@ def support(subject: Subject, layout: Layout) -> Support:
         subject.version_text,
         subject.gpu.id,
         subject.rack.gpu_count,
+        subject.rack.parts,
         layout,
     )
     return subject.knowledge.remembered(key, lambda: _support(subject, layout))
@@ -62,12 +66,7 @@ def _published(subject: Subject, layout: Layout) -> Support:
         return _weighed(exact)
     rule = subject.scope.first(subject.engine.support)
     if rule is not None:
-        return Support(
-            status=Status(rule.status),
-            source=rule.source,
-            as_of=rule.as_of.isoformat(),
-            note=rule.reason or None,
-        )
+        return _by_rule(rule)
     positive = [recipe for recipe in on_card if Status(recipe.status) in _POSITIVE]
     if positive:
         best = _weighed(positive)
@@ -78,13 +77,25 @@ def _published(subject: Subject, layout: Layout) -> Support:
             recipe=best.recipe,
             note="other_layout",
         )
-    return Support(status=Status.UNKNOWN, source="", as_of="", note="no_recipe")
+    listed = by_registry(subject)
+    return listed or Support(status=Status.UNKNOWN, source="", as_of="", note="no_recipe")
+
+
+def _by_rule(rule: EngineSupportRule) -> Support:
+    return Support(
+        status=Status(rule.status),
+        source=rule.source,
+        as_of=rule.as_of.isoformat(),
+        note=rule.reason or None,
+    )
 
 
 def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
     """Recipes of the subject's engine that speak of it: of its variant, and not of one half of a
     service whose prefill and decode are split.
     """
+    if subject.cards:
+        return []  # nobody published one of several kinds of card
     return subject.knowledge.remembered(
         ("recipes", subject.engine.id, subject.variant.id),
         lambda: [
@@ -97,16 +108,28 @@ def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
     )
 
 
-def refusing_rule(subject: Subject) -> EngineSupportRule | None:
+def refused_by_engine(subject: Subject) -> Support | None:
     """The engine's own word that it does not run this model on this card, whatever the layout:
     where nobody published a run of it to the contrary.
     """
-    rule = subject.scope.first(subject.engine.support)
-    if rule is None or Status(rule.status) in (*_POSITIVE, Status.UNKNOWN):
-        return None
+    return subject.knowledge.remembered(
+        (
+            "refused",
+            subject.weights_key,
+            subject.version_text,
+            subject.gpu.id,
+            subject.rack.parts,
+        ),
+        lambda: (_refused_by_engine(subject),),
+    )[0]
+
+
+def _refused_by_engine(subject: Subject) -> Support | None:
     if any(subject.gpu.id in recipe.gpu_ids for recipe in whole_service_recipes(subject)):
         return None
-    return rule
+    rule = subject.scope.first(subject.engine.support)
+    said = by_registry(subject) if rule is None else _by_rule(rule)
+    return None if said is None or said.status not in _NEGATIVE else said
 
 
 def publication_rank(subject: Subject, layout: Layout) -> int:
@@ -115,7 +138,7 @@ def publication_rank(subject: Subject, layout: Layout) -> int:
     """
     here = (subject.gpu.id, subject.rack.gpus_per_node)
     return subject.knowledge.remembered(
-        ("published", subject.engine.id, subject.variant.id, here, layout),
+        ("published", subject.engine.id, subject.variant.id, here, subject.rack.parts, layout),
         lambda: min(_publication_ranks(subject, layout), default=UNPUBLISHED),
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from heavylift.checkpoint.adoption import UNSAID
 from heavylift.checkpoint.inventory import TensorGroup
+from heavylift.checkpoint.quantisation import matches
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.stages import Stage, stages
@@ -18,6 +20,8 @@ _POWER_SCALES: Final = frozenset({"U8", "F8_E8M0"})
 # Tables of one row per token, and the rows they are filled up to a multiple of.
 _TABLE_ROLES: Final = frozenset({"embed", "lm_head"})
 _TABLE_ROWS: Final = 64
+# Split over the tensor ranks of all data parallel ranks.
+_ALL_RANKS: Final = "all_ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +195,16 @@ def _alike_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
         "shares",
         subject.weights_key,
         layout.tensor_parallel_size,
+        layout.data_parallel_size if any(rule.shard == _ALL_RANKS for rule in overrides) else 1,
         experts,
-        tuple(overrides.items()),
+        tuple((rule.role, rule.shard, rule.tensors) for rule in overrides),
     )
     return subject.knowledge.remembered(
         key,
         lambda: tuple(
             _Share(
                 group,
-                *_on_rank(subject, group, overrides.get(group.role, group.shard), layout, experts),
+                *_on_rank(subject, group, _shard(group, overrides), layout, experts),
             )
             for group in groups
         ),
@@ -234,13 +239,39 @@ def _in_sequence(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> b
     )
 
 
-def _overrides(subject: Subject, layout: Layout) -> dict[str, str]:
-    """Shard rules by role where the engine has its own."""
-    return {
-        rule.role: rule.shard
+def _applies(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> bool:
+    match rule.when:
+        case "always":
+            return True
+        case "data_parallel":
+            return layout.data_parallel_size > 1
+    return _in_sequence(rule, subject, layout)
+
+
+def _overrides(subject: Subject, layout: Layout) -> tuple[ShardOverrideRule, ...]:
+    """The engine's own rules that hold in a layout."""
+    return tuple(
+        rule
         for rule in subject.scope.all(subject.engine.shard_overrides)
-        if rule.when == "always" or _in_sequence(rule, subject, layout)
-    }
+        if _applies(rule, subject, layout) and _divides(rule, subject, layout)
+    )
+
+
+def _divides(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> bool:
+    if rule.divides is None:
+        return True
+    size = subject.dims.get(rule.divides, 0)
+    return size > 0 and size % layout.tensor_parallel_size == 0
+
+
+def _shard(group: TensorGroup, overrides: Sequence[ShardOverrideRule]) -> str:
+    """How a group meets the ranks: by the first rule that takes it, else by its family."""
+    for rule in overrides:
+        if rule.role == group.role and (
+            not rule.tensors or any(matches(name, group.name) for name in rule.tensors)
+        ):
+            return rule.shard
+    return group.shard
 
 
 def seen_parts(subject: Subject, layout: Layout, stage: Stage) -> tuple[Part, ...]:
@@ -310,6 +341,8 @@ def _on_rank(
     if shard == "vision":
         return whole, Split("copy")
     tensor = layout.tensor_parallel_size
+    if shard == _ALL_RANKS:
+        shard, tensor = "tensor", tensor * layout.data_parallel_size
     if shard == "tensor" and group.role in _TABLE_ROLES and _pads_tables(subject):
         rows = round_up(group.split_size, _TABLE_ROWS)
         whole = group.bytes_each * rows // group.split_size

@@ -124,8 +124,20 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RackPart:
+    """Cards of one kind in a machine that holds several kinds."""
+
+    gpu: str
+    gpu_title: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rack:
     """A rack as understood: `text` as typed, the card, and how the GPUs sit in nodes.
+
+    In one machine of several kinds of card `gpu` is the one with the least memory and `parts` are
+    all of them, in the order of their ranks.
 
     `reading` is a code for how the text was read when that needs saying (`as_trays`: 8xGB300 is
     two trays of four; `smallest_count`: only a card was named).
@@ -137,6 +149,7 @@ class Rack:
     nodes: int
     gpus_per_node: int
     reading: str | None = None
+    parts: tuple[RackPart, ...] = ()
 
     @property
     def gpu_count(self) -> int:
@@ -146,6 +159,8 @@ class Rack:
     @property
     def label(self) -> str:
         """Canonical form: `8xMI355X`, `2x8xH200`; a host without cards by its own name."""
+        if self.parts:
+            return "+".join(f"{part.count}x{part.gpu_title}" for part in self.parts)
         if self.gpu == self.gpu_title:
             return self.gpu
         if self.nodes == 1:
@@ -159,7 +174,8 @@ class PlanRequest:
 
     `layout` None = search. `vision` False = the vision tower is not loaded. `draft_tokens` above
     0 = the model's own prediction heads are loaded and draft so many tokens at a step. `variant`
-    names a published form of the checkpoint (`native`, `ud-q8-k-xl`).
+    names a published form of the checkpoint (`native`, `ud-q8-k-xl`); `state_strategy` the
+    engine's way to keep recurrent states.
     """
 
     model: str
@@ -179,6 +195,7 @@ class PlanRequest:
     moe_backend: str | None = None
     vision: bool | None = None
     draft_tokens: int = 0
+    state_strategy: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -153,6 +153,8 @@ def _vision_key(plan: Plan) -> str:
 
 
 def _rack(rack: Rack) -> str:
+    if rack.parts:
+        return " + ".join(f"{part.count} × {part.gpu_title}" for part in rack.parts)
     if rack.gpu == rack.gpu_title:
         return rack.label
     if rack.nodes == 1:
