@@ -13,6 +13,10 @@ def run() -> None:
         from heavylift.locale import catalogue  # noqa: PLC0415
 
         catalogue.use(catalogue.wanted(sys.argv[1:], os.environ))
+        if catalogue.current() != catalogue.ENGLISH:
+            from heavylift.cli import click_words  # noqa: PLC0415
+
+            click_words.install()
         from heavylift.cli.main import main  # noqa: PLC0415
 
         main()

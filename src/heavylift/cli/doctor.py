@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from heavylift.cli.output import json_option, sink
+from heavylift.cli.output import json_option, sink, wording
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
@@ -130,7 +130,8 @@ def command(  # noqa: PLR0917 - click passes every option by name
     target = _planned(target, snapshots, catalog)
     facts = {group: catalog.checks(group) for group in GROUPS}
     report = judge(snapshots, target, facts, target_name=target_name)
-    shown = replace(show(report, facts), verbose=verbose)
+    with wording(as_json):
+        shown = replace(show(report, facts), verbose=verbose)
     out.record("doctor", shown)
     out.next_command(_next(shown, files, catalog))
     return Exit.ENVIRONMENT if report.failed else Exit.OK

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import click
 
-from heavylift.cli.output import JsonSink
-from heavylift.cli.text import printable, sentence, text
+from heavylift.cli.output import JsonSink, wording
+from heavylift.cli.text import labelled, printable, sentence, text
 from heavylift.errors import Exit, HeavyliftError
 
 __all__ = ["document", "prepare_streams", "run", "sentence", "show"]
@@ -73,10 +73,12 @@ def _wants_json(arguments: list[str]) -> bool:
 
 def document(error: HeavyliftError, status: int) -> str:
     """An error as the one JSON object that a program gets in place of a result."""
+    with wording(as_json=True):
+        message = sentence(error)
     fields = {
         "code": error.code,
         "params": error.params,
-        "message": sentence(error),
+        "message": message,
         "hint_command": error.hint_command,
         "exit_status": int(status),
     }
@@ -104,7 +106,12 @@ def _failure(error: Exception, arguments: list[str]) -> HeavyliftError:
         return HeavyliftError("USE000", {"detail": error.format_message()})
     if isinstance(error, OSError) and error.errno is not None:
         return HeavyliftError("ENV001", {"reason": error.strerror or str(error)})
-    named = next((word for word in arguments if not word.startswith("-")), "COMMAND")
+    words = [
+        word
+        for before, word in zip(["", *arguments], arguments, strict=False)
+        if before != "--lang" and not word.startswith("-")
+    ]
+    named = next(iter(words), "COMMAND")
     told = {"kind": type(error).__name__, "reason": str(error)[:200], "command": named}
     return HeavyliftError("INT001", told)
 
@@ -116,4 +123,4 @@ def show(error: HeavyliftError) -> None:
         problem = text(f"defect.{defect.problem}", detail=defect.detail)
         click.echo(f"  {printable(defect.path)}: {problem}", err=True)
     if error.hint_command:
-        click.echo(f"\n{text('hint')}: {printable(error.hint_command)}", err=True)
+        click.echo(f"\n{labelled('hint', error.hint_command)}", err=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from heavylift.cli.output import json_option, sink
+from heavylift.cli.output import json_option, sink, wording
 from heavylift.cli.text import keys, text
 from heavylift.errors import Exit, HeavyliftError
 from heavylift.facts.catalog import Catalog
@@ -69,7 +69,8 @@ def command(
     report = linting.lint(_read(file), rack=rack, model=model, version=version)
     if rack is not None and not linting.knows_rack(rack):
         out.note("lint.rack_unknown", rack=repr(rack))
-    shown = show(report, catalog)
+    with wording(as_json):
+        shown = show(report, catalog)
     out.record("lint", shown)
     if not report.engines and not report.findings:
         return Exit.INPUT

@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 import click
@@ -19,10 +20,12 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from heavylift.cli.text import printable, text
+from heavylift.cli import cells
+from heavylift.cli.text import labelled, printable, text
+from heavylift.locale import catalogue
 from heavylift.records.sink import Sink
 
-WIDTH: Final = 80
+WIDTH: Final = cells.WIDTH
 
 # record key -> module under heavylift.cli.screens whose `lines(record)` draws it
 _SCREENS: Final = {
@@ -72,6 +75,9 @@ _SCREENS: Final = {
     "release_diff": "release_diff",
 }
 
+# Screens with commands to be copied: they fold their prose themselves, and no command.
+_WITH_COMMANDS: Final = frozenset({"recipe", "recipe_explained", "lint", "diagnosis", "walk"})
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -106,6 +112,18 @@ def _harmless(line: Text | str) -> Text:
     return line if isinstance(line, Text) and shown == words else Text(shown)
 
 
+def _folded(line: Text) -> list[Text]:
+    """A line of a screen on lines of 80 cells, the later ones indented more than the first."""
+    if all(cells.cell_len(part) <= WIDTH for part in line.plain.split("\n")):
+        return [line]
+    found: list[Text] = []
+    for part in line.plain.split("\n"):
+        lead = " " * (len(part) - len(part.lstrip(" ")))
+        wrapped = cells.wrap(part, lead, f"{lead}    ", cuts=False)
+        found.extend(Text(each, style=line.style) for each in wrapped)
+    return found
+
+
 def terminal() -> Console:
     """The console of a screen that is drawn again and again."""
     return _console(sys.stdout)
@@ -128,7 +146,9 @@ class TextSink(Sink):
         """Draw one record with the screen of its kind."""
         screen = importlib.import_module(f"heavylift.cli.screens.{_SCREENS[key]}")
         for line in screen.lines(record):
-            self._out.print(_harmless(line))
+            shown = _harmless(line)
+            for part in [shown] if key in _WITH_COMMANDS else _folded(shown):
+                self._out.print(part)
 
     def note(self, key: str, **params: Any) -> None:
         """Write a remark to standard error."""
@@ -140,7 +160,7 @@ class TextSink(Sink):
 
     def next_command(self, command: str) -> None:
         """Write the next command as the last line of the result."""
-        self._out.print(_harmless(f"{text('next')}: {command}"))
+        self._out.print(_harmless(labelled("next", command)))
 
 
 class JsonSink(Sink):
@@ -170,6 +190,11 @@ class JsonSink(Sink):
 def sink(as_json: bool) -> Sink:
     """The sink a command writes to."""
     return JsonSink() if as_json else TextSink()
+
+
+def wording(as_json: bool) -> AbstractContextManager[None]:
+    """Inside the block words of a record are made: those of a JSON document are English."""
+    return catalogue.spoken(catalogue.ENGLISH if as_json else catalogue.current())
 
 
 def json_option(function: F) -> F:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from heavylift.cli.text import keys, text
+from heavylift.cli.text import keys, of_facts, text
 from heavylift.records.launch import Setting
 from heavylift.records.plan import Note, Support
 from heavylift.records.recipe import EngineChoice, Recipe, RecipeRefusal
@@ -45,9 +45,9 @@ def refused(refusal: RecipeRefusal) -> Iterator[str]:
     yield text(f"recipe.refused.{refusal.code}", **params)
     note = refusal.params.get("note")
     if refusal.code == "does_not_fit" and isinstance(note, str) and " " in note:
-        yield note
+        yield of_facts(note)
     if refusal.params.get("other"):
-        yield text("recipe.refused.other", other=refusal.params["other"])
+        yield text("recipe.refused.other", other=params["other"])
 
 
 def choice(each: EngineChoice) -> str:
@@ -59,7 +59,7 @@ def choice(each: EngineChoice) -> str:
         "recipe.choice.taken" if each.chosen else "recipe.choice.other",
         title=each.title,
         verdict=text(f"verdict.{each.verdict}").lower(),
-        status=each.support.status.value,
+        status=text(f"fix.status.{each.support.status}"),
         layout=each.layout,
     )
 
@@ -73,7 +73,7 @@ def sources(recipe: Recipe) -> Iterator[str]:
             words = text(
                 "recipe.source_recipe",
                 recipe=source.recipe,
-                status=source.status,
+                status=text(f"fix.status.{source.status}") if source.status else _NOTHING,
                 as_of=source.as_of,
                 title=source.title,
             )
@@ -89,4 +89,7 @@ def _with_why(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(params: Any) -> dict[str, Any]:
-    return {name: _NOTHING if value is None else value for name, value in params.items()}
+    return {
+        name: of_facts(value) if isinstance(value, str) else _NOTHING if value is None else value
+        for name, value in params.items()
+    }

@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
-from heavylift.locale.text import keys, printable, refusal, sentence, text, words
+from heavylift.locale.text import (
+    keys,
+    labelled,
+    listed,
+    of_facts,
+    printable,
+    refusal,
+    sentence,
+    text,
+    words,
+)
 
-__all__ = ["keys", "printable", "refusal", "sentence", "text", "words"]
+__all__ = [
+    "keys",
+    "labelled",
+    "listed",
+    "of_facts",
+    "printable",
+    "refusal",
+    "sentence",
+    "text",
+    "words",
+]

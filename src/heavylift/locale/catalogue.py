@@ -11,7 +11,8 @@ import functools
 import gettext
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -20,6 +21,8 @@ from typing import Final
 ENGLISH: Final = "en"
 LANGUAGES: Final = (ENGLISH, "zh_Hans", "zh_Hant")
 VARIABLE: Final = "HEAVYLIFT_LANG"
+FACTS: Final = "facts_words"
+"""The area of words that facts hold: they have no keys."""
 
 _HANT: Final = frozenset({"hant", "tw", "hk", "mo"})
 _LOCALE_VARIABLES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
@@ -70,6 +73,16 @@ def use(language: str) -> None:
     _language.set(language)
 
 
+@contextmanager
+def spoken(language: str) -> Iterator[None]:
+    """Speak this language inside the block."""
+    before = _language.set(language)
+    try:
+        yield
+    finally:
+        _language.reset(before)
+
+
 def current() -> str:
     """The language in use."""
     return _language.get()
@@ -87,7 +100,8 @@ def template(key: str) -> str:
 def words(area: str, english: str) -> str:
     """English words that have no key of their own (a note in the facts), in the language in use."""
     language = _language.get()
-    if language == ENGLISH:
+    # In gettext the empty message is the catalogue's own header.
+    if language == ENGLISH or not english:
         return english
     return _translations(language, area).gettext(english)
 

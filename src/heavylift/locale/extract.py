@@ -19,10 +19,9 @@ from babel.messages.pofile import read_po, write_po
 
 from heavylift.locale import catalogue
 
-FACTS: Final = "facts_words"
-"""The area of words that facts hold: they have no keys."""
+FACTS: Final = catalogue.FACTS
 
-_PROSE: Final = frozenset({"title", "note", "fix", "text", "reason"})
+_PROSE: Final = frozenset({"title", "note", "fix", "text", "reason", "caution", "quality"})
 _UNTRANSLATED: Final = frozenset({"sources.toml"})
 """Titles of sources are those of the sources."""
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from heavylift.errors import HeavyliftError
-from heavylift.locale.catalogue import keys, template, words
+from heavylift.locale.catalogue import FACTS, keys, template, words
 
-__all__ = ["keys", "printable", "refusal", "sentence", "text", "words"]
+__all__ = [
+    "keys",
+    "labelled",
+    "listed",
+    "of_facts",
+    "printable",
+    "refusal",
+    "sentence",
+    "text",
+    "words",
+]
 
 
 def text(key: str, /, **params: Any) -> str:
@@ -20,6 +33,23 @@ def text(key: str, /, **params: Any) -> str:
     if not params:
         return found.replace("{{", "{").replace("}}", "}")
     return found.format(**{name: _made_safe(value) for name, value in params.items()})
+
+
+def listed(words: Sequence[str], key: str = "list.words") -> str:
+    """Words or clauses one after the other, parted as the language parts them."""
+    if not words:
+        return ""
+    return functools.reduce(lambda first, rest: text(key, first=first, rest=rest), words)
+
+
+def labelled(key: str, words: str) -> str:
+    """Words after the name of what they are."""
+    return text("label", name=text(key), words=words)
+
+
+def of_facts(english: str) -> str:
+    """A sentence of the facts in the language in use; in English where nobody translated it."""
+    return words(FACTS, english)
 
 
 def printable(words: str) -> str:
@@ -40,7 +70,17 @@ class _Words(str):
     def __format__(self, spec: str) -> str:
         if spec == "lines":
             return "".join(f"\n  {printable(line)}" for line in self.splitlines())
-        return format(printable(str(self)), spec)
+        shown = printable(str(self))
+        asked = re.fullmatch(r"([<>]?)(\d+)(?:\.(\d+))?s?", spec)
+        if asked is None or shown.isascii():
+            return format(shown, spec)
+        # Widths in a catalogue are meant in cells.
+        from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - seldom needed
+
+        side, width, most = asked.groups()
+        kept = shown if most is None else set_cell_size(shown, int(most))
+        space = " " * (int(width) - cell_len(kept))
+        return f"{space}{kept}" if side == ">" else f"{kept}{space}"
 
 
 def _made_safe(value: Any) -> Any:
@@ -55,7 +95,10 @@ def refusal(code: str, params: dict[str, Any]) -> str:
 
 def sentence(error: HeavyliftError) -> str:
     """The error's text; for a refused layout the reason, for an unknown name the near ones."""
-    params = dict(error.params)
+    params = {
+        name: of_facts(value) if isinstance(value, str) else value
+        for name, value in error.params.items()
+    }
     if "refusal" in params:
         params["why"] = refusal(str(params["refusal"]), params)
     reason_key = f"recipe.why.{params.get('why')}"

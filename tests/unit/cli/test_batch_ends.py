@@ -79,7 +79,8 @@ def test_a_run_in_which_no_row_succeeds_ends_with_1(engine: str, run: Any) -> No
     failed = run(engine, "nope", "neither")
     assert failed.return_value == 1
     assert "! not one row succeeded; most often: not_found" in failed.stdout
-    assert f"{engine} has no such model or route: check --model and --endpoint" in failed.stdout
+    said = " ".join(failed.stdout.split())
+    assert f"{engine} has no such model or route: check --model and --endpoint" in said
     assert "next:" not in failed.stdout
     mixed = run(engine, "nope", MODEL, options=("--replace-input",))
     assert mixed.return_value == 0

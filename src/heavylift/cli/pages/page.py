@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from heavylift.locale.catalogue import current
+
 _STYLE: Final = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -24,8 +26,9 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 def document(title: str, parts: Iterable[str]) -> str:
     """A whole page. `parts` are HTML already."""
     body = "\n".join(part for part in parts if part)
+    language = current().replace("_", "-")
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html>\n<html lang="{language}"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
         f"<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"

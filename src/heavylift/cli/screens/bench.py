@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from textwrap import wrap
 
 from heavylift.bench.records import Distribution, Load, LoadKind, Report, Stage
 from heavylift.bench.stats import DEFINITIONS, headline
-from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.cells import left, right, wrap
+from heavylift.cli.output import glyphs
 from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
 
@@ -32,9 +32,7 @@ def lines(record: Report) -> Iterator[str]:
     yield from verdict_lines(record)
     yield text("bench.definitions")
     for key in DEFINITIONS:
-        yield from wrap(
-            text(f"bench.definition.{key}"), WIDTH, initial_indent="  ", subsequent_indent="    "
-        )
+        yield from wrap(text(f"bench.definition.{key}"), "  ", "    ")
 
 
 def load_word(load: Load) -> str:
@@ -53,7 +51,7 @@ def stage_line(stage: Stage) -> str:
     mark = "ok" if stage.valid else "fail"
     goodput = "-" if stage.goodput_per_s is None else f"{stage.goodput_per_s:.2f}"
     return (
-        f"{glyphs()[mark]} {load_word(stage.load):<9}{ok:>11}{stage.achieved_per_s:>9.2f}"
+        f"{glyphs()[mark]} {left(load_word(stage.load), 9)}{ok:>11}{stage.achieved_per_s:>9.2f}"
         f"{stage.output_tokens_per_s:>10.1f}{_p50(stage.ttft_s):>10}{_p99(stage.ttft_s):>10}"
         f"{_p50(stage.tpot_s):>10}{goodput:>9}"
     )
@@ -102,7 +100,7 @@ def _details(record: Report) -> Iterator[str]:
     if stage.gpus:
         meanwhile.append(_gpus(stage))
     for line in meanwhile:
-        yield from wrap(line, WIDTH, subsequent_indent="  ")
+        yield from wrap(line, "", "  ")
     if not stage.counted_by_server:
         yield f"{glyphs()['warn']} {text('bench.counted_chunks')}"
     if stage.requests.failures:
@@ -171,14 +169,14 @@ def _latency_line(metric: str, measured: Distribution, record: Report) -> str:
     gap = metric == "itl" and stage.itl_is_chunk_gap
     name = text("bench.chunk_gap") if gap else metric.upper()
     values = (measured.p50, measured.p90, measured.p99, measured.mean, measured.max)
-    return f"  {name:<12}" + "".join(f"{value * 1e3:>12.1f}" for value in values)
+    return f"  {left(name, 12)}" + "".join(f"{value * 1e3:>12.1f}" for value in values)
 
 
 def _columns(key: str, widths: Sequence[int]) -> str:
     """The headers over their columns: the first to the left, the others to the right."""
     first, *others = text(key).split("|")
-    aligned = (f"{header:>{width}}" for header, width in zip(others, widths[1:], strict=True))
-    return f"  {first:<{widths[0] - 2}}" + "".join(aligned)
+    aligned = (right(header, width) for header, width in zip(others, widths[1:], strict=True))
+    return f"  {left(first, widths[0] - 2)}" + "".join(aligned)
 
 
 def _p50(measured: Distribution | None) -> str:

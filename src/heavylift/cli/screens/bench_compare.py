@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heavylift.bench.records import Comparison
+from heavylift.cli.cells import left, right
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
@@ -21,7 +22,7 @@ def lines(record: Comparison) -> Iterator[str]:
     key = "bench.paired" if record.pairs else "bench.unpaired"
     yield text(key, pairs=record.pairs)
     metric, a, b, difference, interval = text("bench.compare_headers").split("|")
-    yield f"  {metric:<9}{a:>10}{b:>10}{difference:>9}  {interval}"
+    yield f"  {left(metric, 9)}{a:>10}{b:>10}{right(difference, 9)}  {interval}"
     words = {True: ("fail", "worse"), False: ("ok", "better"), None: ("info", "no_difference")}
     for change in record.changes:
         mark, word = words[change.is_worse]

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.inspect import defect_lines
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, text
 from heavylift.records.integrity import GOOD, CheckedFile, FileState, Integrity
 from heavylift.units import format_gb
 
@@ -54,7 +54,7 @@ def lines(found: Integrity) -> Iterator[Text | str]:
 
 def _compared(found: Integrity) -> Iterator[str]:
     if found.compared:
-        origins = ", ".join(text(f"checksum.origin.{each}") for each in found.compared_with)
+        origins = listed([text(f"checksum.origin.{each}") for each in found.compared_with])
         yield text("checksum.compared", count=f"{found.compared:,}", origins=origins)
     else:
         yield text("checksum.not_compared")

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from heavylift.cli.screens.plan import wrapped
 from heavylift.cli.screens.speed import band, basis, number, row, rows, seconds, workload
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, text
 from heavylift.records.decision import Decision, DecisionVerdict, Flip, OwnOption, TokenPrice
 from heavylift.records.speed import Band
 
@@ -97,7 +97,7 @@ def _price(price: TokenPrice) -> dict[str, str]:
         "input": f"{price.input_usd:g}",
         "cached": f"{price.cached_input_usd:g}",
         "output": f"{price.output_usd:g}",
-        "kind": price.kind,
+        "kind": text(f"kind.{price.kind}"),
         "source": price.source,
         "as_of": price.as_of or "?",
     }
@@ -108,7 +108,7 @@ def _option(decision: Decision, option: OwnOption) -> Iterator[Text | str]:
     for part in option.parts:
         name = text(f"decide.part.{part.id}")
         yield from rows(name, f"{part.usd_per_hour:,.2f}", part.formula)
-        yield f"      {part.kind}, {part.source} {part.as_of}".rstrip()
+        yield f"      {text(f'kind.{part.kind}')}, {part.source} {part.as_of}".rstrip()
     yield row(text("decide.part.staff"), f"{option.staff_usd_per_hour:,.2f}", "USD/h")
     per_million = _money(option.usd_per_million_output)
     yield row(text("decide.per_million"), per_million, text("decide.at_full_use"))
@@ -175,15 +175,17 @@ def _amount(name: str, value: float) -> str:
 
 
 def _assumptions(decision: Decision) -> Iterator[Text]:
-    listed = [
+    shown = [
         text(
             "decide.assumption",
             name=entry.id,
             value=f"{entry.value:g}",
             low=f"{entry.low:g}",
             high=f"{entry.high:g}",
-            kind=entry.kind,
+            kind=text(f"kind.{entry.kind}"),
         )
         for entry in decision.assumptions
     ]
-    yield from wrapped(text("decide.assumptions", listed="; ".join(listed)), "  ", style="dim")
+    yield from wrapped(
+        text("decide.assumptions", listed=listed(shown, "list.clauses")), "  ", style="dim"
+    )

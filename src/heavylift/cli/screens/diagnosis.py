@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
-from heavylift.cli.output import WIDTH, glyphs
-from heavylift.cli.text import printable, text
+from rich.cells import cell_len
+
+from heavylift.cli.cells import wrap
+from heavylift.cli.output import glyphs
+from heavylift.cli.text import labelled, of_facts, printable, text
 from heavylift.records.diagnosis import Cause, Diagnosis, Evidence, PlanAnswer
 from heavylift.units import GIB
 
@@ -36,7 +38,9 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.consequences:
         yield text("diagnose.consequences")
         for each in diagnosis.consequences:
-            yield from _wrapped(f"{each.title} ({_place(each.evidence, several=True)})", "  · ")
+            yield from _wrapped(
+                f"{of_facts(each.title)} ({_place(each.evidence, several=True)})", "  · "
+            )
         yield ""
 
 
@@ -62,15 +66,15 @@ def _cause(number: int, cause: Cause, *, several: bool) -> Iterator[str]:
     sure = "sure" if cause.confidence >= _SURE_FROM else "likely"
     word = text(f"diagnose.{sure}" if cause.confidence >= 1 / 2 else "diagnose.possible")
     yield f"{number}. {cause.cause_class}  {cause.confidence:.2f} {word}  ({cause.area})"
-    yield from _wrapped(cause.title, "   ")
+    yield from _wrapped(of_facts(cause.title), "   ")
     yield from _quoted(cause.evidence, several=several)
     if cause.numbers:
         numbers = ", ".join(f"{name} {value:,g}" for name, value in cause.numbers.items())
-        yield from _wrapped(f"{text('diagnose.numbers')}: {numbers}", "   ")
-    yield from _wrapped(f"{text('diagnose.fix')}: {cause.fix}", "   ")
-    yield f"   {text('diagnose.source')}: {cause.source}"
+        yield from _wrapped(labelled("diagnose.numbers", numbers), "   ")
+    yield from _wrapped(labelled("diagnose.fix", of_facts(cause.fix)), "   ")
+    yield f"   {labelled('diagnose.source', cause.source)}"
     if cause.next_command is not None:
-        yield f"   {text('diagnose.command')}: {cause.next_command}"
+        yield f"   {labelled('diagnose.command', cause.next_command)}"
     yield ""
 
 
@@ -100,11 +104,6 @@ def _place(evidence: Evidence, *, several: bool) -> str:
     return f"{text('diagnose.line')} {evidence.number}{rank}"
 
 
-def _wrapped(words: str, indent: str) -> Iterator[str]:
-    yield from textwrap.wrap(
-        printable(" ".join(words.split())),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=" " * min(len(indent), 20),
-        break_long_words=True,
-    )
+def _wrapped(shown: str, indent: str) -> Iterator[str]:
+    more = " " * min(cell_len(indent), 20)
+    return wrap(printable(" ".join(shown.split())), indent, more)

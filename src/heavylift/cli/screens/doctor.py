@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from rich.cells import cell_len
 from rich.text import Text
 
+from heavylift.cli.cells import left, wrap
 from heavylift.cli.doctor import GROUPS, ShownFinding, ShownReport
 from heavylift.cli.output import WIDTH, glyphs
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, text
 
 _STYLE: Final = {
     "ok": "green",
@@ -80,7 +81,7 @@ def _finding(finding: ShownFinding, *, several: bool, verbose: bool) -> Iterator
         host = f"  [{name}]"
     yield Text.assemble(
         "  ",
-        (f"{glyphs()[finding.severity]} {word:<8}", _STYLE[finding.severity]),
+        (f"{glyphs()[finding.severity]} {left(word, 8)}", _STYLE[finding.severity]),
         f"{finding.title}{host}",
         (f"  {finding.id}", "dim"),
     )
@@ -121,10 +122,10 @@ def _unknown(chosen: list[ShownFinding], *, several: bool) -> Iterator[Text | st
     word = text("doctor.word.unknown")
     for reason, titles in by_reason.items():
         head = titles[0] if len(titles) == 1 else f"{len(titles)} ×"
-        glyph = f"{glyphs()['unknown']} {word:<8}"
+        glyph = f"{glyphs()['unknown']} {left(word, 8)}"
         yield Text.assemble("  ", (glyph, _STYLE["unknown"]), head)
         if len(titles) > 1:
-            yield from _wrapped(", ".join(titles))
+            yield from _wrapped(listed(titles))
         yield from _wrapped(reason)
 
 
@@ -143,23 +144,4 @@ def _skipped(report: ShownReport) -> Iterator[str]:
 
 def _wrapped(words: str, indent: str = _INDENT) -> Iterator[str]:
     """The words on lines of 80 cells, indented. A word longer than a line is cut over lines."""
-    room = WIDTH - len(indent)
-    line = ""
-    for word in _pieces(words.split(), room):
-        joined = f"{line} {word}" if line else word
-        if line and cell_len(joined) > room:
-            yield indent + line
-            line = word
-        else:
-            line = joined
-    if line:
-        yield indent + line
-
-
-def _pieces(words: Iterable[str], room: int) -> Iterator[str]:
-    for word in words:
-        rest = word
-        while cell_len(rest) > room:
-            yield rest[:room]
-            rest = rest[room:]
-        yield rest
+    return wrap(" ".join(words.split()), indent)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 from rich.text import Text
 
+from heavylift.cli.cells import left, tail
 from heavylift.cli.explain import Explanation
 from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import interval, status, wrapped
-from heavylift.cli.text import refusal, text
+from heavylift.cli.text import labelled, of_facts, refusal, text
 from heavylift.records.plan import Part, Rejected, Segment, Term
 from heavylift.units import format_bytes, format_gib
 
@@ -55,10 +56,10 @@ def _term(term: Term) -> Iterator[str]:
     if term.bytes.high is None:
         yield f"  {text('explain.unknown_high')}"
     if term.formula:
-        yield f"  {text('explain.formula')}: {term.formula}"
+        yield f"  {labelled('explain.formula', term.formula)}"
     if term.note:
-        yield f"  {text('explain.note')}: {term.note}"
-    yield f"  {text('explain.source')}: {term.source}"
+        yield f"  {labelled('explain.note', of_facts(term.note))}"
+    yield f"  {labelled('explain.source', term.source)}"
     if term.segment == Segment.WEIGHTS:
         yield from _weights(term.parts)
     else:
@@ -74,8 +75,8 @@ def _weights(parts: tuple[Part, ...]) -> Iterator[str]:
     for part in sorted(parts, key=lambda part: -part.bytes):
         number = format_gib(part.bytes, 4)
         space = " " * max(1, 11 - cell_len(number))
-        left = f"{space}{number}  {_rule(part):<20} "
-        yield f"{left}{_tail(part.id, WIDTH - cell_len(left))}"
+        begin = f"{space}{number}  {left(_rule(part), 20)} "
+        yield f"{begin}{tail(part.id, WIDTH - cell_len(begin))}"
     total = sum(part.bytes for part in parts)
     tensors = sum(part.tensors for part in parts)
     yield f"  {format_gib(total, 4):>13}  {text('explain.total')}, {tensors:,} " + text(
@@ -85,11 +86,6 @@ def _weights(parts: tuple[Part, ...]) -> Iterator[str]:
 
 def _rule(part: Part) -> str:
     return text(f"rule.{part.rule}", **part.params) if part.rule else ""
-
-
-def _tail(name: str, cells: int) -> str:
-    """The end of a name that is too long: what tells tensors apart stands there."""
-    return name if len(name) <= cells else f"…{name[1 - cells :]}"
 
 
 def _budget(explanation: Explanation) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rich.cells import cell_len
 from rich.text import Text
 
+from heavylift.cli.cells import clipped
 from heavylift.cli.output import WIDTH, glyphs
 from heavylift.cli.screens.plan import VERDICT_GLYPH, VERDICT_STYLE, wrapped
 from heavylift.cli.screens.tables import aligned, fitting, widths
@@ -76,7 +76,7 @@ def _cells(row: FitRow) -> list[str]:
     name = row.title if row.variant == "native" else f"{row.title} {row.variant}"
     total = row.total_parameters
     return [
-        name if cell_len(name) <= _TITLE_CELLS else f"{name[: _TITLE_CELLS - 1]}…",
+        clipped(name, _TITLE_CELLS),
         "?" if total is None else _billions(total),
         f"{row.checkpoint_bytes / GB:,.1f}",
         f"{row.engine} {row.layout.label}",

@@ -8,7 +8,8 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.cells import wrap
+from heavylift.cli.output import glyphs
 from heavylift.cli.text import text
 from heavylift.records.inspection import FoundDefect, Inspection, LayerBytes, Stored
 from heavylift.units import format_gb, format_gib
@@ -145,13 +146,7 @@ def _runs(row: LayerBytes) -> str:
 
 
 def _wrapped(words: str, indent: str) -> Iterator[str]:
-    line = indent
-    for word in words.split():
-        if line.strip() and cell_len(line) + 1 + cell_len(word) > WIDTH:
-            yield line
-            line = indent
-        line = f"{line}{'' if line == indent else ' '}{word}"
-    yield line
+    return wrap(" ".join(words.split()), indent, cuts=False)
 
 
 def _percent(part: int, whole: int) -> float:

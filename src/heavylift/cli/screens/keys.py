@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from heavylift.cli.cells import left
 from heavylift.cli.text import text
 from heavylift.gateway.admin import KeyView
 from heavylift.gateway.keys import Created
@@ -22,7 +23,7 @@ def lines(record: Created | Sequence[KeyView]) -> Iterator[str]:
         yield text(
             "keys.row",
             id=key.id,
-            status=f"{_status(key):<8}",
+            status=left(_status(key), 8),
             scope=f"{key.scope:<6}",
             name=key.name,
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import Final
 
+from heavylift.cli.cells import left, wrap
 from heavylift.cli.lint import ShownFinding, ShownReport
-from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.output import glyphs
 from heavylift.cli.text import text
 from heavylift.records.finding import Severity
 
@@ -42,17 +42,16 @@ def lines(report: ShownReport) -> Iterator[str]:
 
 def _finding(finding: ShownFinding) -> Iterator[str]:
     subject = f" {finding.subject}" if finding.subject else ""
-    yield f"{glyphs()[finding.severity]} {finding.severity.value:<7} {finding.rule}{subject}"
+    word = left(text(f"doctor.word.{finding.severity}"), 7)
+    yield f"{glyphs()[finding.severity]} {word} {finding.rule}{subject}"
     yield from _wrapped(finding.message)
     yield from _wrapped(text("lint.finding.fix", fix=finding.fix))
     if finding.source and finding.severity is not Severity.INFO:
-        as_of = finding.as_of or ""
-        yield from _wrapped(
-            text("lint.finding.source", source=finding.source, as_of=as_of).rstrip(", ")
-        )
+        source = finding.source
+        if finding.as_of:
+            source = text("lint.finding.source", source=source, as_of=finding.as_of)
+        yield from _wrapped(source)
 
 
-def _wrapped(words: str) -> list[str]:
-    return textwrap.wrap(
-        words, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False
-    )
+def _wrapped(words: str) -> Iterator[str]:
+    return wrap(words, _INDENT, cuts=False)

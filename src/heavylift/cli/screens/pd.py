@@ -9,7 +9,7 @@ from rich.text import Text
 
 from heavylift.cli.screens.plan import wrapped
 from heavylift.cli.screens.speed import band, basis, number, row, workload
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, of_facts, text
 from heavylift.records.prefill_decode import Pool, PrefillDecode, SplitVerdict
 from heavylift.records.speed import Band
 
@@ -88,7 +88,7 @@ def _handover(answer: PrefillDecode) -> Iterator[Text | str]:
     yield from wrapped(words, "")
     for time in answer.times:
         seconds = f"{number(time.seconds * 1000)} ms"
-        yield row(f"{time.gb_per_s:g} GB/s", seconds, time.title)
+        yield row(f"{time.gb_per_s:g} GB/s", seconds, of_facts(time.title))
 
 
 def _depends(answer: PrefillDecode) -> Iterator[Text]:
@@ -98,4 +98,4 @@ def _depends(answer: PrefillDecode) -> Iterator[Text]:
         text(f"pd.depends.{note.code}", verdict=text(f"pd.word.{note.params['verdict']}"))
         for note in answer.depends_on
     ]
-    yield from wrapped(text("pd.depends", listed="; ".join(turned)), "  ")
+    yield from wrapped(text("pd.depends", listed=listed(turned, "list.clauses")), "  ")

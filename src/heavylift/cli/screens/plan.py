@@ -8,8 +8,9 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from heavylift.cli.output import WIDTH, glyphs
-from heavylift.cli.text import keys, text
+from heavylift.cli.cells import clipped, left, wrap
+from heavylift.cli.output import glyphs
+from heavylift.cli.text import keys, listed, of_facts, text
 from heavylift.plan.thumb import beside_weights
 from heavylift.records.plan import (
     Agreement,
@@ -63,7 +64,7 @@ def lines(plan: Plan) -> Iterator[Text | str]:
     subject = text(
         "plan.subject",
         title=plan.title,
-        variant=plan.variant_title,
+        variant=of_facts(plan.variant_title),
         rack=_rack(plan.rack),
         engine=plan.engine_title,
         version=plan.engine_version,
@@ -193,10 +194,10 @@ def _heading(plan: Plan) -> str:
     )
 
 
-def _row(left: str, number: str, right: str) -> str:
+def _row(what: str, number: str, rest: str) -> str:
     """Three columns, by cells: what, GiB, kind and the rest."""
-    space = max(1, _NUMBER_END - cell_len(left) - cell_len(number))
-    return f"{left}{' ' * space}{number}  {right}".rstrip()
+    space = max(1, _NUMBER_END - cell_len(what) - cell_len(number))
+    return f"{what}{' ' * space}{number}  {rest}".rstrip()
 
 
 def _bar(plan: Plan) -> str:
@@ -233,7 +234,7 @@ def _segment(plan: Plan, segment: Segment) -> Iterator[str]:
 def _term_row(segment: Segment, name: str, detail: str, number: str, kind: Kind) -> str:
     label = f"  {_GLYPH[segment]} {name:<17}"
     room = _NUMBER_END - cell_len(label) - cell_len(number) - 2
-    return _row(f"{label} {_clip(detail, room)}", number, text(f"kind.{kind}"))
+    return _row(f"{label} {clipped(detail, room)}", number, text(f"kind.{kind}"))
 
 
 def _detail(plan: Plan, term: Term) -> str:
@@ -243,15 +244,6 @@ def _detail(plan: Plan, term: Term) -> str:
     if term.segment == Segment.KV_CACHE:
         return text("plan.kv_detail", each=f"{plan.kv_bytes_per_token:,}")
     return text("plan.no_receipt") if term.kind is Kind.UNKNOWN else ""
-
-
-def _clip(words: str, cells: int) -> str:
-    if cell_len(words) <= cells:
-        return words
-    clipped = words
-    while clipped and cell_len(clipped) > cells - 1:
-        clipped = clipped[:-1]
-    return f"{clipped}…"
 
 
 def _left(plan: Plan) -> str:
@@ -280,7 +272,7 @@ def _left(plan: Plan) -> str:
     most = interval(Interval.exactly(headroom), unit)
     least = "?" if open_ended else interval(Interval.exactly(headroom - high), unit)
     number = most if least == most else f"{least} – {most}"
-    return _row(f"  {_LEFT} {text('plan.left'):<6} {of}", number, "")
+    return _row(f"  {_LEFT} {left(text('plan.left'), 6)} {of}", number, "")
 
 
 def _range(value: Interval, show: str = "{:,}") -> str:
@@ -450,27 +442,18 @@ def wrapped(words: str, indent: str, *, style: str = "") -> Iterator[Text]:
     Spaces inside the words are kept; a word that is wider than a line is cut, never run over.
     """
     lead = " " * (len(words) - len(words.lstrip(" ")))
-    line = lead
-    for word in words.strip(" ").split(" "):
-        longer = f"{line} {word}" if line != lead else f"{line}{word}"
-        if cell_len(longer) <= WIDTH:
-            line = longer
-            continue
-        if line.strip():
-            yield Text(line, style=style)
-        line = f"{indent}{word}"
-        while cell_len(line) > WIDTH:
-            yield Text(line[:WIDTH], style=style)
-            line = f"{indent}{line[WIDTH:]}"
-    yield Text(line, style=style)
+    shown = list(wrap(words, lead, indent)) or [lead]
+    yield from (Text(line, style=style) for line in shown)
 
 
 def _defaults(plan: Plan) -> Iterator[Text]:
     if not plan.defaults:
         return
-    listed = [
+    shown = [
         text("plan.default", name=entry.name, value=entry.value, source=entry.source)
         for entry in plan.defaults
     ]
     yield Text("")
-    yield from wrapped(text("plan.defaults", listed="; ".join(listed)), "  ", style="dim")
+    yield from wrapped(
+        text("plan.defaults", listed=listed(shown, "list.clauses")), "  ", style="dim"
+    )

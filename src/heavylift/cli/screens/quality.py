@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import wrap
 
-from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.cells import left, right, wrap
+from heavylift.cli.output import glyphs
 from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
 from heavylift.quality.records import Comparison, Contrast, Verdict
@@ -27,11 +27,11 @@ def lines(record: Comparison) -> Iterator[str]:
         yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
     beforehand = f"{record.detectable_beforehand:.1%}"
     words = text("quality.beforehand", margin=f"{record.margin:.1%}", effect=beforehand)
-    yield from wrap(words, WIDTH)
+    yield from wrap(words)
     group, *columns = text("quality.headers").split("|")
     widths = (6, 8, 8, 9, 18, 8, 8)
     aligned = zip(columns, widths, strict=True)
-    yield f"  {group:<10}" + "".join(f"{column:>{width}}" for column, width in aligned)
+    yield f"  {left(group, 10)}" + "".join(right(column, width) for column, width in aligned)
     for contrast in record.contrasts:
         yield _line(contrast)
     if record.noise_floor is not None:
@@ -48,7 +48,7 @@ def lines(record: Comparison) -> Iterator[str]:
             floor=f"{record.same_text_floor:.1%}",
         )
     for line in divergence_lines(record):
-        yield from wrap(line, WIDTH, subsequent_indent="  ")
+        yield from wrap(line, "", "  ")
     for contrast in record.contrasts[:1]:
         for key, failures in (
             ("quality.reference", contrast.reference_failures),
@@ -58,7 +58,7 @@ def lines(record: Comparison) -> Iterator[str]:
                 listed = ", ".join(f"{name} {count}" for name, count in failures.items())
                 yield text("quality.failures", side=text(f"{key}_word"), listed=listed)
     verdict = f"{glyphs()[_GLYPH[record.verdict]]} {verdict_words(record)}"
-    yield from wrap(verdict, WIDTH, subsequent_indent="  ")
+    yield from wrap(verdict, "", "  ")
 
 
 def side_line(key: str, side: ServedModel) -> str:

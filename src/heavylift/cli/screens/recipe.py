@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterator
 
 from heavylift.cli import recipe_words as words
-from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.cells import wrap
+from heavylift.cli.output import glyphs
 from heavylift.cli.text import text
 from heavylift.records.launch import RankSpec
 from heavylift.records.plan import Status
@@ -90,7 +90,7 @@ def _refused(recipe: Recipe) -> Iterator[str]:
             layout=near.layout,
             engine=near.engine,
             verdict=text(f"verdict.{near.verdict}").lower(),
-            status=near.status.value,
+            status=text(f"fix.status.{near.status}"),
         )
 
 
@@ -138,12 +138,5 @@ def _files(recipe: Recipe) -> Iterator[str]:
         yield f"  {each.path}"
 
 
-def _wrapped(words_: str, indent: str = "", more: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        words_,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent if more is None else more,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _wrapped(words_: str, indent: str = "", more: str | None = None) -> Iterator[str]:
+    return wrap(words_, indent, more, cuts=False)

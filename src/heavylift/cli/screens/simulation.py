@@ -10,7 +10,7 @@ from rich.text import Text
 
 from heavylift.cli.screens.plan import wrapped
 from heavylift.cli.screens.speed import basis, number
-from heavylift.cli.text import text
+from heavylift.cli.text import of_facts, text
 from heavylift.records.simulation import FleetLayout, FleetRun, FleetVerdict, Simulation
 
 _STYLE: Final = {
@@ -58,7 +58,7 @@ def _subject(found: Simulation) -> str:
     first = text(
         "simulate.subject",
         title=found.title,
-        variant=found.variant_title,
+        variant=of_facts(found.variant_title),
         fleet=_fleet(found.fleet),
     )
     second = text(

@@ -8,9 +8,10 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
+from heavylift.cli.cells import wrap
 from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import wrapped
-from heavylift.cli.text import text
+from heavylift.cli.text import of_facts, text
 from heavylift.records.ranges import Interval
 from heavylift.records.speed import Band, Evidence, Speed, SpeedBasis, SpeedWorkload
 
@@ -30,7 +31,7 @@ def lines(speed: Speed) -> Iterator[Text | str]:
     yield text(
         "plan.subject",
         title=speed.title,
-        variant=speed.variant_title,
+        variant=of_facts(speed.variant_title),
         rack=speed.rack.label.replace("x", " × ", speed.rack.label.count("x")),
         engine=speed.engine_title,
         version=speed.engine_version,
@@ -104,7 +105,7 @@ def rows(name: str, value: str, rest: str) -> Iterator[str]:
         yield line
         return
     yield row(name, value)
-    yield f"      {rest}"
+    yield from wrap(rest, "      ")
 
 
 def _bands(speed: Speed) -> Iterator[str]:

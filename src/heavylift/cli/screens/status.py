@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
-from heavylift.cli.output import WIDTH, glyphs
-from heavylift.cli.text import printable, text
+from rich.cells import cell_len
+
+from heavylift.cli.cells import left, wrap
+from heavylift.cli.output import glyphs
+from heavylift.cli.text import keys, of_facts, printable, text
 from heavylift.records.deployment import Alive, DeploymentStatus, Failure, Phase
 from heavylift.records.finding import Finding
 from heavylift.units import GIB
@@ -48,7 +50,7 @@ def headline(status: DeploymentStatus) -> str:
     """Glyph, word, name and phase: one line."""
     glyph, word = _state(status)
     phase = text(f"phase.{status.phase}")
-    return f"{glyphs()[glyph]} {text(f'status.{word}'):<9} {printable(status.name)}  {phase}"
+    return f"{glyphs()[glyph]} {left(text(f'status.{word}'), 9)} {printable(status.name)}  {phase}"
 
 
 def _state(status: DeploymentStatus) -> tuple[str, str]:
@@ -93,8 +95,8 @@ def _course(status: DeploymentStatus) -> Iterator[str]:
 def finding_lines(finding: Finding) -> Iterator[str]:
     """A finding with its glyph, bytes as GiB."""
     glyph = glyphs()[finding.severity]
-    words = text(finding.code, **{key: _gib(key, value) for key, value in finding.params.items()})
-    yield from wrapped(words, f"{glyph} ")
+    params = {key: _gib(key, value) for key, value in finding.params.items()}
+    yield from wrapped(text(finding.code, **params), f"{glyph} ")
 
 
 def _gib(key: str, value: object) -> object:
@@ -107,16 +109,16 @@ def _gib(key: str, value: object) -> object:
 def failure_lines(failure: Failure) -> Iterator[str]:
     """Why something ended: what, the cause, its line, the fix."""
     params = {key: value for key, value in failure.params.items() if key != "was_killed"}
-    words = text(f"error.{failure.code}", **_readable(params))
-    for number, line in enumerate(words.splitlines()):
+    sentence = text(f"error.{failure.code}", **_readable(params))
+    for number, line in enumerate(sentence.splitlines()):
         yield from wrapped(line, f"{glyphs()['fail']} " if number == 0 else "    ")
     if failure.title is not None:
         yield from wrapped(text("status.cause", cause=failure.cause_class), "  ")
-        yield from wrapped(failure.title, "  ")
+        yield from wrapped(of_facts(failure.title), "  ")
     if failure.line is not None:
         yield from wrapped(failure.line, "  | ")
     if failure.fix is not None:
-        yield from wrapped(text("status.fix", fix=failure.fix), "  ")
+        yield from wrapped(text("status.fix", fix=of_facts(failure.fix)), "  ")
     if failure.restart_reason:
         yield from wrapped(text(f"restart.{failure.restart_reason}"), "  ")
 
@@ -128,16 +130,9 @@ def _readable(params: dict[str, str | int | float | bool | None]) -> dict[str, o
 
 
 def _reasons() -> frozenset[str]:
-    from heavylift.cli.text import keys
-
     return frozenset(key for key in keys() if key.startswith("alive."))
 
 
-def wrapped(words: str, indent: str) -> Iterator[str]:
+def wrapped(shown: str, indent: str) -> Iterator[str]:
     """Words as lines of the screen, the first with `indent`, the others set in as far."""
-    yield from textwrap.wrap(
-        printable(" ".join(words.split())),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=" " * len(indent),
-    )
+    return wrap(printable(" ".join(shown.split())), indent, " " * cell_len(indent))

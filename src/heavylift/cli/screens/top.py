@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import Final
 
 from rich.text import Text
 
-from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.cells import cell_len, right, wrap
+from heavylift.cli.output import glyphs
 from heavylift.cli.text import printable, text
 from heavylift.errors import Scalar
 from heavylift.records.finding import Finding
@@ -67,8 +67,9 @@ def _gpus(report: WatchReport) -> Iterator[Text]:
     planned = any(gpu.planned_low_bytes is not None for gpu in report.gpus)
     yield _text("top.legend.planned" if planned else "top.legend.bare")
     yield Text(
-        f"{'GPU':<5}{'':<{_BAR}} {text('top.used'):>8}{text('top.plan'):>14}"
-        f"{text('top.use'):>7}{text('top.temperature'):>6}{text('top.power'):>8}"
+        f"{'GPU':<5}{'':<{_BAR}} {right(text('top.used'), 8)}{right(text('top.plan'), 14)}"
+        f"{right(text('top.use'), 7)}{right(text('top.temperature'), 6)}"
+        f"{right(text('top.power'), 8)}"
     )
     for host in sorted(hosts):
         if len(hosts) > 1:
@@ -256,10 +257,6 @@ def _value(key: str, value: Scalar) -> object:
 
 
 def _wrapped(words: str, indent: str, *, style: str = "") -> Iterator[Text]:
-    for line in textwrap.wrap(
-        printable(" ".join(words.split())),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=" " * len(indent),
-    ):
+    more = " " * cell_len(indent)
+    for line in wrap(printable(" ".join(words.split())), indent, more):
         yield Text(line, style=style)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from heavylift.cli.cells import clipped, left
 from heavylift.cli.text import text
 from heavylift.gateway.store import Usage
 
@@ -15,11 +16,11 @@ def lines(record: Sequence[Usage]) -> Iterator[str]:
     if not record:
         yield text("usage.none")
         return
-    yield text("usage.head", group=f"{text('usage.group'):<{_NAME_WIDTH}}")
+    yield text("usage.head", group=left(text("usage.group"), _NAME_WIDTH))
     for row in record:
         yield text(
             "usage.row",
-            group=f"{_group(row):<{_NAME_WIDTH}.{_NAME_WIDTH}}",
+            group=left(clipped(_group(row), _NAME_WIDTH), _NAME_WIDTH),
             requests=f"{row.requests:>9,}",
             prompt=f"{row.prompt_tokens:>14,}",
             completion=f"{row.completion_tokens:>14,}",

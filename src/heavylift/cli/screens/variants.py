@@ -9,7 +9,7 @@ from rich.text import Text
 
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.plan import wrapped
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, of_facts, text
 from heavylift.records.variants import Holds, VariantRow, VariantTable
 from heavylift.units import format_gb, format_gib, format_tokens
 
@@ -39,7 +39,9 @@ def lines(table: VariantTable) -> Iterator[Text | str]:
         yield text("variants.refused")
         for row in refused:
             size = "?" if row.bytes_total is None else format_gb(row.bytes_total, 0)
-            words = text("variants.no", glyph=glyphs()["fail"], title=row.title, size=size)
+            words = text(
+                "variants.no", glyph=glyphs()["fail"], title=of_facts(row.title), size=size
+            )
             yield from wrapped(f"{words} {_because(row)}", "    ")
 
 
@@ -60,13 +62,13 @@ def _answer(table: VariantTable) -> Iterator[Text | str]:
         return
     rows = {row.id: row for row in table.rows}
     first = rows[table.choices[0]]
-    words = text("variants.answer", title=first.title, how=_because(first))
+    words = text("variants.answer", title=of_facts(first.title), how=_because(first))
     yield from wrapped(words, "  ", style="bold")
     speed = _speed(first)
     if speed:
         yield from wrapped(f"  {speed}", "    ")
     if len(table.choices) > 1:
-        others = ", ".join(rows[name].title for name in table.choices[1:4])
+        others = listed([of_facts(rows[name].title) for name in table.choices[1:4]])
         yield from wrapped(text("variants.else", others=others), "  ")
     yield ""
 
@@ -78,13 +80,19 @@ def _row(row: VariantRow) -> Iterator[Text | str]:
     head = text(
         "variants.row",
         glyph=glyph,
-        title=row.title,
+        title=of_facts(row.title),
         size=size,
         word=word,
         engines=", ".join(row.engines),
     )
     yield from wrapped(head.rstrip(), "    ", style=_STYLE.get(row.holds, "") if row.holds else "")
-    for detail in (_because(row), _speed(row), row.quality or "", _against(row), _smallest(row)):
+    for detail in (
+        _because(row),
+        _speed(row),
+        of_facts(row.quality or ""),
+        _against(row),
+        _smallest(row),
+    ):
         if detail:
             yield from wrapped(f"    {detail}", "      ")
 
@@ -106,14 +114,15 @@ def _because(row: VariantRow) -> str:
 def _speed(row: VariantRow) -> str:
     if row.hardware is None:
         return ""
+    confidence = text(f"variants.confidence.{row.confidence}")
     low, high = row.tokens_per_s_low, row.tokens_per_s_high
     if low is None or high is None:
-        return text("variants.ran", hardware=row.hardware, confidence=row.confidence)
+        return text("variants.ran", hardware=row.hardware, confidence=confidence)
     if high < 1:
         slow = f"{1 / high:,.1f}" if low == high else f"{1 / high:,.1f} – {1 / low:,.1f}"
-        return text("variants.slow", speed=slow, hardware=row.hardware, confidence=row.confidence)
+        return text("variants.slow", speed=slow, hardware=row.hardware, confidence=confidence)
     speed = f"{high:g}" if low == high else f"{low:g} – {high:g}"
-    return text("variants.speed", speed=speed, hardware=row.hardware, confidence=row.confidence)
+    return text("variants.speed", speed=speed, hardware=row.hardware, confidence=confidence)
 
 
 def _against(row: VariantRow) -> str:
@@ -123,8 +132,8 @@ def _against(row: VariantRow) -> str:
     if row.unusable:
         said.append(text("variants.unusable"))
     if row.caution is not None:
-        said.append(row.caution)
-    return "! " + "; ".join(said) if said else ""
+        said.append(of_facts(row.caution))
+    return f"! {listed(said, 'list.clauses')}" if said else ""
 
 
 def _smallest(row: VariantRow) -> str:

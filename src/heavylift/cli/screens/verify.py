@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import wrap
 
-from heavylift.cli.output import WIDTH, glyphs
+from heavylift.cli.cells import left, wrap
+from heavylift.cli.output import glyphs
 from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import keys, text
 from heavylift.verify.records import CheckResult, Status, Verification
@@ -28,9 +28,7 @@ def lines(record: Verification) -> Iterator[str]:
         yield check_line(check)
         if check.status in (Status.FAIL, Status.WARN, Status.UNKNOWN):
             for evidence in check.evidence[:2]:
-                yield from wrap(
-                    evidence, WIDTH, initial_indent="    ", subsequent_indent="    ", max_lines=3
-                )
+                yield from wrap(" ".join(evidence.split()), "    ", most=3)
     yield verdict_line(record)
 
 
@@ -43,7 +41,7 @@ def check_line(check: CheckResult) -> str:
         rate = f"{check.rate:.2f} {interval} n={check.trials}"
     reasons = ", ".join(f"{name} {count}" for name, count in check.reasons.items())
     mark = glyphs()[_GLYPH[check.status]]
-    return f"{mark} {word:<8}{check.id:<27}{rate:<26} {reasons}".rstrip()
+    return f"{mark} {left(word, 8)}{check.id:<27}{rate:<26} {reasons}".rstrip()
 
 
 def verdict_line(record: Verification) -> str:

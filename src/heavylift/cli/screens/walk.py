@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
-from heavylift.cli.output import WIDTH
+from heavylift.cli.cells import wrap
+from heavylift.cli.text import of_facts
 from heavylift.records.diagnosis import Walk
 
 
 def lines(walk: Walk) -> Iterator[str]:
     """The screen, line by line."""
-    yield walk.title
+    yield of_facts(walk.title)
     yield ""
     for number, step in enumerate(walk.steps, 1):
-        yield from textwrap.wrap(
-            step.text, WIDTH, initial_indent=f"{number}. ", subsequent_indent="   "
-        )
+        yield from wrap(of_facts(step.text), f"{number}. ", "   ")
         if step.command is not None:
             yield f"   $ {step.command}"
         if step.causes:
-            yield from textwrap.wrap(
-                "→ " + ", ".join(step.causes),
-                WIDTH,
-                initial_indent="   ",
-                subsequent_indent="     ",
-            )
+            yield from wrap(f"→ {', '.join(step.causes)}", "   ", "     ")
     yield ""
