@@ -19,11 +19,11 @@ from heavylift.devserver import tiny_k3 as tiny
 from heavylift.launch import engine_env
 from heavylift.launch.embedded import launch
 from heavylift.operate import recipes
-from heavylift.plan.receipts import Agreement, TermComparison, compare
+from heavylift.plan.receipts import compare
 from heavylift.planning import THIS_MACHINE, Planning
 from heavylift.recipe.engines.embedded import ENGINE, EmbeddedSettings
 from heavylift.records.deployment import Alive, Phase
-from heavylift.records.plan import Plan, PlanRequest
+from heavylift.records.plan import Agreement, Plan, PlanRequest, TermComparison
 from heavylift.state.deployments import deployments_path, open_deployments
 
 pytestmark = pytest.mark.e2e

@@ -55,7 +55,7 @@ def reuse(requests: list[Request]) -> float:
 PUBLISHED = [
     # name, prompt (statistic, value), answer mean, reuse
     # Azure 2023 conversations; Mooncake conversation trace (FAST25); AgentX replay and ATOM's cache
-    # hits. See design/0010.
+    # hits. See design/0017.
     pytest.param("chat", ("mean", 1155), 211, (0.0, 0.01), id="chat"),
     pytest.param("conversation", ("mean", 12_035), 343, (0.30, 0.45), id="conversation"),
     pytest.param("agent", ("mean", 69_551), 552, (0.90, 0.98), id="agent"),
