@@ -35,7 +35,7 @@ _AND: Final = re.compile(r"\+(?=\s*[0-9]+\s*[xX×*]\s*[A-Za-z])|\s\+\s")
 
 def rack_parts(text: str) -> tuple[str, ...]:
     """The racks that a text joins with a plus; the text itself where it joins none."""
-    return tuple(_AND.split(text))
+    return tuple(part.strip() for part in _AND.split(text))
 
 
 @dataclass(frozen=True, slots=True)

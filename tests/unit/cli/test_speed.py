@@ -91,7 +91,7 @@ def test_a_refused_batch_exits_with_1_and_names_a_layout_that_holds_it(
     status, out, _ = run(capsys, "speed", "kimi-k2.5", "--on", "8xB200", "--concurrency", "384")
     assert status == 1
     assert "384 sequences at once are refused: kv_cache has room for" in out
-    assert "--tp 2 --dp 4" in out.splitlines()[-1]
+    assert "--tp 1 --dp 8" in out.splitlines()[-1]
 
 
 def test_a_refused_batch_of_a_stated_layout_leads_back_to_its_plan(
