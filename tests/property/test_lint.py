@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heavylift.lint.words import split
@@ -145,6 +145,9 @@ _NODES = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(_KEYS, _NODES, min_size=1, max_size=5))
+@example({"services": {"a": {"volumes": True}}})
+@example({"containers": [{"volumeMounts": True}], "volumes": 1})
+@example({"containers": [{"volumeMounts": [{"name": []}]}], "volumes": [{"name": {}}]})
 def test_any_file_is_read(document: dict[str, object]) -> None:
     """No arrangement of the keys of compose, Kubernetes and recipes raises."""
     LINTING.lint(yaml.safe_dump(document), rack="8x H200")

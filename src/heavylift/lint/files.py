@@ -218,7 +218,7 @@ def _compose_container(service: Mapping[str, Any]) -> Container:
         mount(each)
         if isinstance(each, str)
         else (str(each.get("source", "")), str(each.get("target", "")))
-        for each in service.get("volumes") or []
+        for each in _listed(service.get("volumes"))
         if isinstance(each, str | dict)
     ]
     budget, origin = _health_budget(service.get("healthcheck"))
@@ -265,17 +265,23 @@ def _health_budget(check: Any) -> tuple[int | None, str | None]:
     return start + every * (misses if isinstance(misses, int) else 3), "healthcheck"
 
 
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    """The mappings in a list; none in what is no list."""
+    return [each for each in _listed(value) if isinstance(each, dict)]
+
+
+def _listed(value: Any) -> list[Any]:
+    """The list, or an empty one for what is none."""
+    return value if isinstance(value, list) else []
+
+
 def _pod_container(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Container:
-    volumes = {
-        each.get("name"): each for each in pod.get("volumes") or [] if isinstance(each, dict)
-    }
+    volumes = {str(each.get("name")): each for each in _mappings(pod.get("volumes"))}
     mounts: list[tuple[str, str]] = []
     shm: int | None = None
-    for each in container.get("volumeMounts") or []:
-        if not isinstance(each, dict):
-            continue
+    for each in _mappings(container.get("volumeMounts")):
         inside = str(each.get("mountPath", ""))
-        volume = volumes.get(each.get("name"), {})
+        volume = volumes.get(str(each.get("name")), {})
         if inside == "/dev/shm":  # noqa: S108 - a mount point named in a manifest, not a file of ours
             memory = volume.get("emptyDir")
             limit = memory.get("sizeLimit") if isinstance(memory, dict) else None
