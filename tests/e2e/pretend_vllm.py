@@ -41,9 +41,11 @@ def main(words: list[str]) -> None:
         "INFO [loader.py:1] Starting to load model",
         f"INFO [loader.py:2] Model loading took {layers * each:.2f} GiB memory and 1.0 s",
         "INFO [worker.py:1] Available KV cache memory: 8.00 GiB",
-        "INFO [worker.py:2] Desired GPU memory utilization is (0.92, 73.30 GiB). Actual usage is "
-        f"{layers * each:.2f} GiB for weight, 1.25 GiB for peak activation, 0.50 GiB for non-torch "
-        "memory, and 0.75 GiB for CUDAGraph memory.",
+        (
+            "INFO [worker.py:2] Desired GPU memory utilization is (0.92, 73.30 GiB). Actual usage "
+            f"is {layers * each:.2f} GiB for weight, 1.25 GiB for peak activation, 0.50 GiB for "
+            "non-torch memory, and 0.75 GiB for CUDAGraph memory."
+        ),
         f"INFO [kv.py:1] GPU KV cache size: {120_000 // layers:,} tokens",
     ]
     script = "".join(f"[[start]]\nline = {json.dumps(line)}\n\n" for line in lines)

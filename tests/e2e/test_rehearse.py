@@ -170,9 +170,7 @@ def test_an_engine_without_invented_weights_is_told_in_a_sentence(
     assert not (model / "commands.jsonl").exists()
 
 
-def test_each_rung_writes_a_receipt_that_the_plan_takes_in(
-    deployed: Field, tmp_path: Path
-) -> None:
+def test_each_rung_writes_a_receipt_that_the_plan_takes_in(deployed: Field, tmp_path: Path) -> None:
     """Four layers raise what the plan did not know to what those took; the whole puts measured
     bytes in its place. The file goes by `--receipt`, and the one that is kept goes by itself.
     """

@@ -159,11 +159,11 @@ class HubFiles:
         headers: dict[str, str],
         read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
         *,
-        timeout: aiohttp.ClientTimeout,
+        limits: aiohttp.ClientTimeout,
     ) -> T:
         """What `read` makes of the reply for a file of the model. Raises as the list does."""
         url = self.hub.url(self.hub.facts.file, self.model, path)
-        return await self._ask(url, headers, read, timeout)
+        return await self._ask(url, headers, read, limits)
 
     def _end(self) -> None:
         if self._loop.is_closed():
@@ -257,7 +257,7 @@ class HubFiles:
         url: str,
         headers: dict[str, str],
         read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
-        timeout: aiohttp.ClientTimeout = _TIMEOUT,
+        limits: aiohttp.ClientTimeout = _TIMEOUT,
     ) -> T:
         """One request with its redirects, and again where trying again can help."""
         if len(self.asked) < 1000 and url not in self.asked:  # noqa: PLR2004 - a bound on a list
@@ -265,7 +265,7 @@ class HubFiles:
         reason = ""
         for attempt in range(_TRIES):
             try:
-                return await self._once(url, headers, read, timeout)
+                return await self._once(url, headers, read, limits)
             except _RetryError as again:
                 if attempt + 1 == _TRIES or again.wait_s > _LONGEST_WAIT_S:
                     raise self._status_error(url, again.status, again.wait_s) from None
@@ -285,7 +285,7 @@ class HubFiles:
         url: str,
         headers: dict[str, str],
         read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
-        timeout: aiohttp.ClientTimeout,
+        limits: aiohttp.ClientTimeout,
     ) -> T:
         session = self._session
         if session is None:
@@ -300,7 +300,7 @@ class HubFiles:
             ):
                 sent["Authorization"] = f"Bearer {self.hub.token}"
             async with session.get(
-                at, headers=sent, allow_redirects=False, proxy=_proxy(at), timeout=timeout
+                at, headers=sent, allow_redirects=False, proxy=_proxy(at), timeout=limits
             ) as response:
                 if response.status in _MOVED and "Location" in response.headers:
                     at = self._next_place(at, response.headers["Location"])

@@ -28,7 +28,7 @@ _AT_ONCE: Final = 4
 _PIECE_BYTES: Final = 1 << 20
 _LOOK_EVERY_S: Final = 1.0
 _FRUITLESS: Final = 3
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=15, sock_read=60)
+_LIMITS: Final = aiohttp.ClientTimeout(total=None, sock_connect=15, sock_read=60)
 
 
 def fetch(
@@ -122,7 +122,7 @@ async def _some(files: HubFiles, file: ListedFile, partial: Path, begin: int) ->
                 return
 
     headers = {"Range": f"bytes={begin}-"} if begin else {}
-    await files.ask_for(file.path, headers, read, timeout=_TIMEOUT)
+    await files.ask_for(file.path, headers, read, limits=_LIMITS)
 
 
 def _is_there(path: Path, file: ListedFile) -> bool:

@@ -96,7 +96,8 @@ class Hooks:
 
     `explain` completes a failure from the logs; `prove` verifies (None = nobody wants that), in a
     thread of its own; `measure` reads the memory; `save` keeps a run, False = not this time;
-    `judged` keeps a verdict; `watch` is given the engine's metrics page (None = it has none) at every look, in a thread.
+    `judged` keeps a verdict; `watch` is given the engine's metrics page (None = it has none) at
+    every look, in a thread.
     """
 
     explain: Callable[[Failure, tuple[Path, ...]], Failure]

@@ -73,9 +73,7 @@ def _of_llamacpp(plan: Plan, log: Path) -> Memory:
     return Memory(findings=differences(plan, receipt), receipt=receipt)
 
 
-def _receipt(
-    plan: Plan, terms: tuple[MeasuredTerm, ...], figures: Mapping[str, float]
-) -> Receipt:
+def _receipt(plan: Plan, terms: tuple[MeasuredTerm, ...], figures: Mapping[str, float]) -> Receipt:
     """A receipt of what was told per card, in the plan's terms: those of the fullest card."""
     settings: dict[str, int | str | None] = {
         "context_tokens": plan.context_tokens,

@@ -108,10 +108,13 @@ class _Supervising:
         )
 
     def _save(self, run: RunState) -> bool:
-        with _unless_the_disk_is_full():
+        try:
             self._store.save_run(run)
-            return True
-        return False
+        except HeavyliftError as error:
+            if error.code != _NOT_WRITTEN:
+                raise
+            return False
+        return True
 
     def _explain(self, failure: Failure, logs: tuple[Path, ...]) -> Failure:
         return Explaining(self._catalog, self._recipe).explain(failure, logs)

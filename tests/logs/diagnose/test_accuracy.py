@@ -121,13 +121,17 @@ def test_what_tools_report_of_a_sound_machine_is_no_cause(diagnosed: Diagnosed) 
     """Job scripts print nvidia-smi, lspci and dmesg before the engine: names of columns, counts of
     zero and what every boot says accuse nobody, alone or before an engine's healthy log.
     """
-    for lines in (REPORTS, (*REPORTS, *healthy_lines("vllm", 2_000)), *((each,) for each in REPORTS)):
+    for lines in (
+        REPORTS,
+        (*REPORTS, *healthy_lines("vllm", 2_000)),
+        *((each,) for each in REPORTS),
+    ):
         diagnosis = diagnosed(lines)
         assert not diagnosis.recognised, diagnosis.causes[0].evidence.line
 
 
 def test_leftovers_of_a_failure_stand_beside_hints(diagnosed: Diagnosed) -> None:
-    """A watchdog alone is a consequence; where only a hint speaks, the stalled rank is named too."""
+    """A watchdog alone is a consequence; where only hints speak, the stalled rank is named too."""
     line = "[rank1]:[E1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=X)"
     diagnosis = diagnosed((line,))
     assert not diagnosis.recognised
