@@ -75,6 +75,8 @@ _INFORMATION: Final = re.compile(
     r"^(?:\([^)]*\)|\[[^\]]*\]|[\d:.,T -])*+(?:INFO|DEBUG)\b"
     r"|^\S+ [ID] |\blevel=(?:INFO|DEBUG)\b|\bNCCL INFO\b"
     r"|(?i:\bf[ae]ll(?:ing)?[- ]?back\b|\bwill use default\b|\bis disabled because\b)"
+    r"|^(?:\([^)]*\)|\[[^\]]*\]|[\d:.,T -])*+(?i:WARN(?:ING)?\b.*\b(?:is|are|will be) "
+    r"(?:not available|unavailable|disabled|ignored|skipped|turned off)\b)"
 )
 
 

@@ -113,13 +113,25 @@ REPORTS = (
     "    Capabilities: [148 v1] Access Control Services",
     "    AtomicOpsCap: Routing- 32bit+ 64bit+ 128bitCAS-",
     "CUDA runtime version: 12.8.93",
+    (
+        "(Worker_TP0 pid=9) WARNING 08-22 10:00:00 [symm_mem.py:58] SymmMemCommunicator: Device "
+        "capability 12.0 not supported, communicator is not available."
+    ),
+    (
+        "(Worker_TP0 pid=9) WARNING 08-22 10:00:00 [custom_all_reduce.py:144] Custom allreduce is "
+        "disabled because it's not supported on more than two PCIe-only GPUs."
+    ),
+    "[2026-08-22 10:00:20 TP0] Init torch distributed ends. mem usage=1.87 GB",
+    "node1:77:913 [0] NCCL INFO NVLS multicast support is available on dev 0",
+    "[aiter] finish build [module_rmsnorm], cost 36.7s",
     "Vulnerability Spectre v2: Mitigation; Enhanced IBRS",
 )
 
 
-def test_what_tools_report_of_a_sound_machine_is_no_cause(diagnosed: Diagnosed) -> None:
+def test_what_a_sound_machine_and_its_engines_say_is_no_cause(diagnosed: Diagnosed) -> None:
     """Job scripts print nvidia-smi, lspci and dmesg before the engine: names of columns, counts of
-    zero and what every boot says accuse nobody, alone or before an engine's healthy log.
+    zero, what every boot says and parts that an engine goes without accuse nobody, alone or
+    before a healthy log.
     """
     for lines in (
         REPORTS,
