@@ -110,6 +110,7 @@ REPORTS = (
     "[    0.304008] iommu: Default domain type: Translated",
     "[    0.304009] DMAR: IOMMU enabled",
     "[    0.412345] pci 0000:0a:00.0: Adding to iommu group 12",
+    "[    1.713992] pci 0000:00:15.0: BAR 13: no space for [io  size 0x1000]",
     "    Capabilities: [148 v1] Access Control Services",
     "    AtomicOpsCap: Routing- 32bit+ 64bit+ 128bitCAS-",
     "CUDA runtime version: 12.8.93",
