@@ -508,8 +508,8 @@ class Catalog:
         return defects
 
     def _check_books(self, defects: list[Defect]) -> None:
-        """The facts of speed, of money and of what is served, the rules of thumb and the points of a
-        go-live report: read as one record each.
+        """The facts of speed, of money, of what is served, of a go-live report, and the rules of
+        thumb: read as one record each.
         """
         if (self.root / "rules_of_thumb.toml").is_file():
             _collect(_anyway(self.rules_of_thumb), ("rules_of_thumb",), defects)

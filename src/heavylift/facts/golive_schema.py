@@ -48,4 +48,3 @@ class GoLiveBook(Rule):
     reach_ratio: float
     clock_slack_s: int
     slo: str
-

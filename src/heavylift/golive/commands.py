@@ -23,9 +23,7 @@ def first(templates: Iterable[str], words: Mapping[str, str]) -> str | None:
 
 def filled(template: str, words: Mapping[str, str]) -> list[str]:
     """The words of a command. A value with spaces stays one word."""
-    return [
-        _WORD.sub(lambda found: words[found[1]], part) for part in template.split()
-    ]
+    return [_WORD.sub(lambda found: words[found[1]], part) for part in template.split()]
 
 
 def needed(template: str) -> frozenset[str]:

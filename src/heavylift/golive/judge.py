@@ -60,7 +60,13 @@ def points(
         newest[waiver.point] = waiver
     words = {each.id: _word(each, book, subject, proofs, now) for each in book.points}
     return tuple(
-        _point(each, _covered(each, words), subject, newest.get(each.id), book, now)
+        _point(
+            each,
+            _covered(each, words),
+            subject,
+            newest.get(each.id),
+            in_force=each.id in newest and is_in_force(newest[each.id], book, now),
+        )
         for each in book.points
     )
 
@@ -152,9 +158,7 @@ def _word(
         return _Word(standing=Standing.MISSING, reason=reason, params=params, proof=proof)
     if sound[-1].outcome is Outcome.FAILED:
         return _said(sound[-1], Standing.FAILED)
-    since = [
-        number for number, proof in enumerate(sound) if proof.outcome is Outcome.FAILED
-    ]
+    since = [number for number, proof in enumerate(sound) if proof.outcome is Outcome.FAILED]
     good = sound[since[-1] + 1 if since else 0 :]
     short = [_short(point, book, subject, proof) for proof in good]
     if None in short:
@@ -200,6 +204,13 @@ def _flaw(
         name in proof.bound for name in (*ALWAYS_BOUND[:1], *point.bound_to)
     ):
         return "unbound", {"what": ", ".join(point.bound_to)}
+    return _wrong_time(point, book, proof, now)
+
+
+def _wrong_time(
+    point: GoLivePointFacts, book: GoLiveBook, proof: Proof, now: datetime
+) -> tuple[str, Mapping[str, Scalar]] | None:
+    """Why the date of evidence makes it none: unreadable, to come, too long ago."""
     at = moment(proof.at)
     if at is None:
         return "undated", {"at": proof.at[:40]}
@@ -247,11 +258,11 @@ def _point(
     word: _Word,
     subject: Subject,
     waiver: Waiver | None,
-    book: GoLiveBook,
-    now: datetime,
+    *,
+    in_force: bool,
 ) -> GoLivePoint:
     standing = word.standing
-    if not standing.is_settled and waiver is not None and is_in_force(waiver, book, now):
+    if not standing.is_settled and in_force:
         standing = Standing.WAIVED
     proof = word.proof
     return GoLivePoint(

@@ -129,13 +129,12 @@ class LicenceState:
     """The licence of a model as the facts know it; `name` None = nobody stated it.
 
     `acknowledged_at`: when somebody here said that it was read; None = nobody did.
-    `other_names`: what other sources call it.
     """
 
     name: str | None = None
     source: str | None = None
     as_of: str | None = None
-    other_names: tuple[str, ...] = ()
+    note: str | None = None
     terms: tuple[LicenceTerm, ...] = ()
     acknowledged_at: str | None = None
 
@@ -144,7 +143,7 @@ class LicenceState:
 class GoLive:
     """A go-live report. `verdict` follows from the points: a level is reached when all its points
     and those of the levels below are proven or waived. `required` are the points asked for by name;
-    `passed` decides the exit status. `gpus` is None where nobody knows how many.
+    `passed` decides the exit status. `gpus` is 0 for a host without cards, None where nobody knows.
     """
 
     name: str
@@ -175,6 +174,4 @@ class GoLive:
 
     def counts(self) -> dict[Standing, int]:
         """How many points stand how."""
-        return {
-            each: sum(point.standing is each for point in self.points) for each in Standing
-        }
+        return {each: sum(point.standing is each for point in self.points) for each in Standing}
