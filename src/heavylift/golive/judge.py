@@ -180,8 +180,7 @@ def _of(point: GoLivePointFacts, proofs: Iterable[Proof]) -> list[Proof]:
     return [
         proof
         for proof in proofs
-        if proof.kind == point.proof
-        and (not wanted or wanted & proof.facets or proof.outcome is Outcome.OPEN)
+        if proof.kind == point.proof and (not wanted or not proof.facets or wanted & proof.facets)
     ]
 
 

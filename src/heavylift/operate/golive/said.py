@@ -75,10 +75,12 @@ def _verification(report: Verification) -> Iterator[Proof]:
         Status.WARN: Outcome.PASSED,
         Status.FAIL: Outcome.FAILED,
     }.get(report.verdict, Outcome.OPEN)
+    # A part of the checks can fail the whole, and cannot prove it.
+    is_part = report.narrowed and outcome is Outcome.PASSED
     yield Proof(
         kind=VERIFY,
-        outcome=outcome,
-        reason=f"verify_{outcome}",
+        outcome=Outcome.OPEN if is_part else outcome,
+        reason="verify_narrowed" if is_part else f"verify_{outcome}",
         at=report.started_at,
         params={
             "profile": report.profile,
