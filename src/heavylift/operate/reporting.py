@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
 from heavylift.gateway import told
@@ -63,10 +65,9 @@ def keep(kind: str, report: Any, *, url: str | None = None, name: str | None = N
 
     Raises `OSError` and what opening the store raises.
     """
-    made_at = datetime.now(UTC).isoformat(timespec="seconds")
     record = KeptReport(
         kind=kind,
-        at=made_at,
+        at=_now(),
         heavylift_version=__version__,
         report=reports.encoded(report),
         url=None if url is None else plain_url(url),
@@ -82,7 +83,7 @@ def keep_of_recipe(kind: str, report: Any, folder: Path) -> Path:
     return reports.keep(
         KeptReport(
             kind=kind,
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            at=_now(),
             heavylift_version=__version__,
             report=reports.encoded(report),
             recipe=recipes.read(folder).digest,
@@ -90,9 +91,12 @@ def keep_of_recipe(kind: str, report: Any, folder: Path) -> Path:
     )
 
 
-def _of(record: KeptReport, status: DeploymentStatus) -> KeptReport:
-    import msgspec  # noqa: PLC0415 - one function of the record's library
+def _now() -> str:
+    """Now, fine enough to tell which of two reports came later."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
+
+def _of(record: KeptReport, status: DeploymentStatus) -> KeptReport:
     folder = recipes.release_dir(status.name, status.release)
     recipe = recipes.read(folder) if (folder / recipes.LAUNCH).is_file() else None
     plan = None if recipe is None else recipe.plan

@@ -52,7 +52,7 @@ def keep(kept: KeptReport) -> Path:
     folder = folder_of(kept.deployment)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     content = msgspec.json.encode(kept)
-    stamp = "".join(character for character in kept.at if character.isdigit())[:14]
+    stamp = "".join(character for character in kept.at if character.isdigit())[:17]
     path = folder / f"{kept.kind}-{stamp}-{hashlib.sha256(content).hexdigest()[:8]}.json"
     scratch = path.with_suffix(".new")
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

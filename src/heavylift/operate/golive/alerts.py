@@ -53,6 +53,8 @@ def ask(server: str) -> AlertsSeen:
         with urllib.request.urlopen(address, timeout=_WAIT_S) as reply:  # noqa: S310 - http(s) only
             answer = msgspec.json.decode(reply.read(_MOST_BYTES), type=_Answer)
     except (OSError, msgspec.MsgspecError, ValueError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         told = error.reason if isinstance(error, urllib.error.URLError) else reason(error)
         raise HeavyliftError("WIRE071", {"url": server, "reason": str(told)}) from error
     there = {rule.name for group in answer.data.groups for rule in group.rules}
