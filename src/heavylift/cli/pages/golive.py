@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from heavylift.cli.pages import page
 from heavylift.cli.screens import golive as words
 from heavylift.cli.text import of_facts, text
-from heavylift.records.golive import GoLive, GoLivePoint, Readiness
+from heavylift.records.golive import GoLive, GoLivePoint, Readiness, Standing
 
-_LEFT: Final = (1, 2, 3, 4)
+_STYLE: Final = {
+    Standing.PROVEN: "ok",
+    Standing.WAIVED: "warn",
+    Standing.MISSING: "warn",
+    Standing.FAILED: "fail",
+}
+_WHOLE: Final = 'style="white-space: nowrap"'
 _MARKDOWN: Final = str.maketrans(
     {character: f"\\{character}" for character in "\\`*_[]<>|#"} | {"\n": " "}
 )
@@ -31,7 +38,7 @@ def _parts(record: GoLive) -> Iterator[str]:
     yield "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in _numbers(record)) + "</ul>"
     for group, points in groupby(record.points, key=lambda point: point.group):
         yield page.heading(text(f"golive.group.{group}"))
-        yield page.table(_headers(), map(_row, points), words=_LEFT)
+        yield _table(points)
     yield page.heading(text("golive.commands"))
     yield "".join(
         f"<p>{escape(words.title(point))}</p><pre>{escape(point.command)}</pre>"
@@ -45,6 +52,27 @@ def _parts(record: GoLive) -> Iterator[str]:
     yield (
         "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in words.data_notes(record)) + "</ul>"
     )
+
+
+def _table(points: Iterable[GoLivePoint]) -> str:
+    """A table of points: the standing in its colour, the evidence as a link to its file."""
+    head = "".join(f'<th class="words">{escape(each)}</th>' for each in _headers())
+    body = "".join(_html_row(point) for point in points)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _html_row(point: GoLivePoint) -> str:
+    title, standing, why, needed, evidence = map(escape, _row(point))
+    if point.evidence is not None and point.evidence.path is not None:
+        address = escape(Path(point.evidence.path).absolute().as_uri(), quote=True)
+        evidence = f'<a href="{address}">{evidence}</a>'
+    cells = (
+        f'<td class="words {_STYLE[point.standing]}" {_WHOLE}>{standing}</td>',
+        f'<td class="words">{why}</td>',
+        f'<td class="words" {_WHOLE}>{needed}</td>',
+        f'<td class="words">{evidence}</td>',
+    )
+    return f'<tr><td class="words">{title}</td>{"".join(cells)}</tr>'
 
 
 def markdown(record: GoLive) -> str:
@@ -69,7 +97,7 @@ def _markdown(record: GoLive) -> Iterator[str]:
         yield "| " + " | ".join(headers) + " |"
         yield "|" + "---|" * len(headers)
         for point in points:
-            yield "| " + " | ".join(map(_safe, _row(point))) + " |"
+            yield "| " + " | ".join(_markdown_row(point)) + " |"
     yield ""
     yield f"## {_safe(text('golive.commands'))}"
     for point in record.points:
@@ -92,6 +120,15 @@ def _markdown(record: GoLive) -> Iterator[str]:
         yield f"- {_safe(each)}"
 
 
+def _markdown_row(point: GoLivePoint) -> Iterator[str]:
+    *cells, evidence = map(_safe, _row(point))
+    yield from cells
+    if point.evidence is None or point.evidence.path is None:
+        yield evidence
+        return
+    yield f"[{evidence}](<{Path(point.evidence.path).absolute().as_uri()}>)"
+
+
 def _numbers(record: GoLive) -> Iterator[str]:
     yield from map(words.level_line, record.levels)
     if record.required:
@@ -109,7 +146,9 @@ def _row(point: GoLivePoint) -> tuple[str, ...]:
     if point.waiver is not None:
         why = f"{why} · {words.waiver_line(point, point.waiver)}"
     evidence = point.evidence
-    shown = "" if evidence is None else f"{evidence.at[:10]} {evidence.path or ''}".strip()
+    shown = ""
+    if evidence is not None:
+        shown = f"{evidence.at[:10]} {Path(evidence.path).name if evidence.path else ''}".strip()
     return (
         words.title(point),
         words.standing_word(point),

@@ -8,7 +8,7 @@ from typing import Final
 
 from heavylift.cli.cells import cell_len, left, wrap
 from heavylift.cli.output import glyphs
-from heavylift.cli.text import of_facts, printable, text
+from heavylift.cli.text import keys, of_facts, printable, text
 from heavylift.errors import Scalar
 from heavylift.records.golive import (
     GoLive,
@@ -35,6 +35,8 @@ _VERDICT: Final = {
     Readiness.READY: "ok",
 }
 _COUNTED: Final = ("tokens", "context_tokens", "promised", "proven")
+_WORDS: Final = {("support", "status"): "fix.status", ("smoke", "status"): "status.verdict"}
+"""Parameters whose values are words of other screens: the keys of those."""
 _STANDING_CELLS: Final = 9
 
 
@@ -62,7 +64,7 @@ def lines(record: GoLive) -> Iterator[str]:
 def _point(point: GoLivePoint) -> Iterator[str]:
     head = f"{glyphs()[GLYPHS[point.standing]]} {left(standing_word(point), _STANDING_CELLS)} "
     yield from wrap(
-        printable(f"{title(point)}: {reason(point)}{_dated(point)}"),
+        printable(text("label", name=title(point), words=reason(point)) + _dated(point)),
         head,
         " " * cell_len(head),
     )
@@ -149,7 +151,8 @@ def standing_word(point: GoLivePoint) -> str:
 
 def reason(point: GoLivePoint) -> str:
     """Why a point stands as it does, with its numbers."""
-    params = {name: _shown(name, value) for name, value in point.params.items()}
+    stage = point.reason.partition("_")[0]
+    params = {name: _shown(stage, name, value) for name, value in point.params.items()}
     if point.reason == "covered":
         params["point"] = text(f"golive.point.{point.params['point']}")
     if point.reason == "short":
@@ -182,7 +185,11 @@ def data_notes(record: GoLive) -> Iterator[str]:
         yield text(f"golive.data.{note.code}", **note.params)
 
 
-def _shown(name: str, value: Scalar) -> Scalar:
+def _shown(stage: str, name: str, value: Scalar) -> Scalar:
+    """A parameter as it is read: numbers with separators, words as other screens say them."""
     if value is None:
         return "?"
+    key = f"{_WORDS.get((stage, name), name)}.{value}"
+    if key in keys():
+        return text(key)
     return f"{value:,}" if name in _COUNTED and isinstance(value, int) else value
