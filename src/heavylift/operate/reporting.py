@@ -20,6 +20,7 @@ from heavylift.records.deployment import DeploymentStatus
 from heavylift.state import paths, reports
 from heavylift.state.deployments import deployments_path, open_deployments
 from heavylift.state.reports import KeptReport
+from heavylift.wire.client import is_address
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,9 +71,9 @@ def keep(kind: str, report: Any, *, url: str | None = None, name: str | None = N
         at=_now(),
         heavylift_version=__version__,
         report=reports.encoded(report),
-        url=None if url is None else plain_url(url),
+        url=plain_url(url) if url is not None and _is_server(url) else None,
     )
-    status = _status(url, name)
+    status = _status(record.url, name)
     if status is not None:
         record = _of(record, status)
     return reports.keep(record)
@@ -89,6 +90,11 @@ def keep_of_recipe(kind: str, report: Any, folder: Path) -> Path:
             recipe=recipes.read(folder).digest,
         )
     )
+
+
+def _is_server(url: str) -> bool:
+    """False for a file of answers, which stands in the place of an address."""
+    return "://" in url or is_address(url)
 
 
 def _now() -> str:

@@ -400,6 +400,23 @@ def test_weights_that_changed_after_their_check_are_unchecked(recipe: Path, tmp_
     assert points(str(recipe))["checkpoint"] == (Standing.MISSING, "changed_since")
 
 
+@pytest.mark.parametrize("url", ["http://[", "http://h:99999", "", "no address"])
+def test_an_address_that_is_none_is_anothers(chat: str, tmp_path: Path, url: str) -> None:
+    """A file may say whatever it likes."""
+    said = replace(VERIFICATION, subject=replace(VERIFICATION.subject, url=url, model=None))
+    path = hand_in(tmp_path / "v.json", said)
+    reason = "other_url" if "://" in url else "unbound"
+    assert points(chat, "--evidence", path)["acceptance"] == (Standing.MISSING, reason)
+
+
+def test_a_recipe_that_is_gone_is_told(chat: str) -> None:
+    """What depends on it is missing; what the release itself says still counts."""
+    (recipes.release_dir(chat, 2) / recipes.LAUNCH).write_text("{")
+    found = points(chat)
+    assert found["plan"] == (Standing.MISSING, "recipe_unreadable")
+    assert found["load"][0] is Standing.PROVEN
+
+
 # --- waivers and what is required ----------------------------------------------------------------
 
 

@@ -307,7 +307,8 @@ def _handed_in(path: Path, found: Found) -> Iterator[Proof]:
             for name, value in proof.bound.items()
         }
         release = found.release_at(at)
-        if release is not None:
+        # The time says which release it was of a server; of which server says the address.
+        if release is not None and "url" in bound:
             bound.setdefault("release", str(release))
         yield _fresh(replace(proof, at=at, path=str(path.absolute()), bound=bound))
 

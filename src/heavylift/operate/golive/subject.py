@@ -177,9 +177,11 @@ def repository_of(spec: LaunchSpec) -> str | None:
 
 
 def plain_url(url: str) -> str:
-    """An address by which two spellings of one server are equal: `127.0.0.1:8000`."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
+    """An address by which two spellings of one server are equal: `127.0.0.1:8000`. What is no
+    address stays as it is.
+    """
     try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port
     except ValueError:
         return url
