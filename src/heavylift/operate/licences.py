@@ -45,7 +45,8 @@ def acknowledge(catalog: Catalog, model: str) -> LicenceState:
     if found.name is None:
         raise HeavyliftError("OPS011", {"model": model})
     with DigestStore() as store:
-        store.accept(catalog.model(model).id, found.name)
+        for name in _names(catalog.model(model)):
+            store.accept(name, found.name)
     return licence_of(catalog, model)
 
 

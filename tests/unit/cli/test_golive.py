@@ -36,7 +36,7 @@ from heavylift.observe.alerts import RULES
 from heavylift.operate import recipes, reporting
 from heavylift.operate.golive import gather, subject
 from heavylift.operate.golive.report import report
-from heavylift.operate.licences import licence_of
+from heavylift.operate.licences import acknowledge, licence_of
 from heavylift.quality.records import Comparison
 from heavylift.quality.records import Verdict as QualityVerdict
 from heavylift.records.deployment import Deployment, Phase, RunState
@@ -49,6 +49,7 @@ from heavylift.records.release import Release, Verdict
 from heavylift.records.served_model import ServedModel
 from heavylift.state import paths, reports
 from heavylift.state.deployments import deployments_path, open_deployments
+from heavylift.state.digests import DigestStore
 from heavylift.stats import Interval
 from heavylift.verify.records import CheckResult, Profile, Status, Verification
 
@@ -622,6 +623,28 @@ def test_a_licence_with_conditions_is_acknowledged_before_the_first_launch(
     assert points(str(recipe))["licence"] == (Standing.MISSING, "licence_unread")
     assert points(str(recipe), "--accept-licence")["licence"][0] is Standing.PROVEN
     assert licence_of(Catalog(), "Kimi K3").acknowledged_at is not None
+
+
+def test_one_acknowledgement_serves_fetch_and_up() -> None:
+    """What `fetch` kept of the repository counts here; what is kept here counts for `fetch`, where
+    the hub states no other words.
+    """
+    with DigestStore() as store:
+        store.accept("moonshotai/Kimi-K3", "as the hub words it")
+    assert licence_of(Catalog(), "kimi-k3").acknowledged_at is not None
+    acknowledge(Catalog(), "smollm2-135m-instruct")
+    with DigestStore() as store:
+        assert store.accepted("HuggingFaceTB/SmolLM2-135M-Instruct", "Apache-2.0")
+
+
+def test_a_deployment_that_does_not_serve_is_not_asked(chat: str, run: Callable[..., Any]) -> None:
+    """By its name: the error says how to start it. A name that is none stays no address."""
+    for words in (("verify", chat), ("bench", chat), ("quality", chat, chat)):
+        found = run(*words)
+        assert (found.status, "OPS009" in found.err) == (3, True)
+        assert "heavylift restart chat" in found.err
+    assert "USE021" in run("verify", "nobody").err
+    assert "USE069" in run("quality", "nobody", "nobody").err
 
 
 def test_a_licence_that_nobody_stated_stays_unknown(recipe: Path, run: Callable[..., Any]) -> None:
