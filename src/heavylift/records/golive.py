@@ -171,7 +171,3 @@ class GoLive:
     url: str | None = None
     next_command: str | None = None
     schema: int = SCHEMA
-
-    def counts(self) -> dict[Standing, int]:
-        """How many points stand how."""
-        return {each: sum(point.standing is each for point in self.points) for each in Standing}
