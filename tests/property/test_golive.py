@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavylift.facts.catalog import Catalog
 from heavylift.golive import judge
 from heavylift.golive.evidence import Outcome, Proof, Subject
+from heavylift.operate.golive import said
+from heavylift.operate.golive.subject import plain_url
 from heavylift.records.golive import Readiness, Standing, Waiver
 
 unhurried = settings(deadline=None, max_examples=50)
@@ -107,3 +110,38 @@ def test_nothing_failed_or_missing_is_ever_ready(found: list[Proof]) -> None:
     all_proven = all(each.standing is Standing.PROVEN for each in points)
     assert (judge.verdict(points) is Readiness.READY) == all_proven
     assert verdict(tuple(found), SETTLED) is Readiness.READY
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@unhurried
+@given(st.sampled_from(sorted(said.KINDS)), st.data())
+def test_any_document_is_a_report_or_none(kind: str, data: st.DataObject) -> None:
+    """With the fields by which a kind is known, whatever is in them: proofs, or an error that the
+    command knows how to tell.
+    """
+    document = {name: data.draw(anything) for name in sorted(said.KINDS[kind].fields)}
+    assert said.kind_of(document) in said.KINDS
+    try:
+        found = said.proofs(kind, msgspec.json.encode(document))
+    except msgspec.MsgspecError:
+        return
+    assert all(each.kind for each in found)
+
+
+@unhurried
+@given(st.text())
+def test_any_address_has_one_spelling(words: str) -> None:
+    """And its spelling is its own."""
+    assert plain_url(plain_url(words)) == plain_url(words)
