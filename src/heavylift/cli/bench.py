@@ -77,7 +77,7 @@ class _Options:
 
 
 @command.command("run", help=text("bench.help.run"))
-@click.argument("url")
+@click.argument("url", metavar="URL|NAME")
 @click.option("--concurrency", "-c", type=_COUNT, multiple=True, help=text("bench.concurrency"))
 @click.option(
     "--rate",

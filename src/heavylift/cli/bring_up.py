@@ -105,7 +105,7 @@ def command(
 
 def _next(record: BringUp) -> str:
     if record.is_up:
-        return f"heavylift status {record.name}"
+        return f"heavylift golive {record.name}"
     failed = next((each for each in record.rungs if each.id == record.stopped_at), None)
     if failed is not None and failed.failure is not None and failed.failure.next_command:
         return failed.failure.next_command

@@ -23,7 +23,7 @@ _WAIVER = ("waive", "who", "why", "until")
 
 
 @click.command(help=text("help.golive.long"), short_help=text("help.golive"))
-@click.argument("name", metavar="NAME|RECIPE_DIR")
+@click.argument("name", metavar="NAME|RECIPE_DIR|PLAN")
 @click.option("--require", metavar="POINT,…", help=text("golive.require"))
 @click.option(
     "--evidence",
@@ -67,7 +67,7 @@ def command(
     if given["slo"] is not None:
         parse_goals(given["slo"])
     found = subject.find(name)
-    kept_waivers = waivers.path_of(found.name, "" if found.recipe is None else found.recipe.digest)
+    kept_waivers = waivers.path_of(found.name, found.digest)
     _waive(kept_waivers, book, given, out)
     _act(found, given, catalog, out)
     record = report(

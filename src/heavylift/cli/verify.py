@@ -36,7 +36,7 @@ _SOAK_HOURS: Final = 1.0
 
 
 @click.command(help=text("verify.help"))
-@click.argument("url")
+@click.argument("url", metavar="URL|NAME")
 @click.option(
     "--profile",
     type=click.Choice(["smoke", "acceptance", "soak"]),

@@ -41,10 +41,12 @@ class GoLiveBook(Rule):
     """The points in the order in which they are shown. `reach_ratio` is the share of a promised
     figure that has to be reached (a prompt leaves room for its answer); evidence may be dated
     `clock_slack_s` seconds after now. `slo` stands in commands where nobody stated one.
+    `otherwise` are commands where none of a point's own can be given.
     """
 
     points: tuple[GoLivePointFacts, ...]
     prompt_log_flags: tuple[PromptLogFlag, ...]
+    otherwise: tuple[str, ...]
     reach_ratio: float
     clock_slack_s: int
     slo: str

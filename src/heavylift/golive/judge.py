@@ -65,6 +65,7 @@ def points(
             _covered(each, words),
             subject,
             newest.get(each.id),
+            otherwise=book.otherwise,
             in_force=each.id in newest and is_in_force(newest[each.id], book, now),
         )
         for each in book.points
@@ -259,6 +260,7 @@ def _point(
     waiver: Waiver | None,
     *,
     in_force: bool,
+    otherwise: tuple[str, ...],
 ) -> GoLivePoint:
     standing = word.standing
     if not standing.is_settled and in_force:
@@ -276,7 +278,7 @@ def _point(
         else EvidenceFile(kind=proof.kind, at=proof.at, path=proof.path),
         command=None
         if standing is Standing.PROVEN
-        else commands.first(point.commands, subject.words),
+        else commands.first((*point.commands, *otherwise), subject.words),
         waiver=waiver,
         source=point.source,
     )

@@ -205,6 +205,18 @@ def test_a_recipe_is_judged_before_it_was_ever_started(recipe: Path) -> None:
     assert [each.settled == each.points for each in found.levels] == [False, False, False]
 
 
+def test_a_plan_is_judged_before_there_is_a_recipe(recipe: Path) -> None:
+    """Its memory and who ran it; everything else begins with a recipe, which is the command."""
+    (recipe / recipes.LAUNCH).unlink()
+    for where in (recipe, recipe / recipes.PLAN):
+        _, found = golive(str(where))
+        by_name = {each.id: each for each in found.points}
+        assert (found.engine, found.gpus) == ("atom", 8)
+        assert by_name["plan"].standing is by_name["recipe"].standing is Standing.PROVEN
+        for name in ("rehearsal", "load", "acceptance", "doctor"):
+            assert (by_name[name].command or "").startswith("heavylift recipe kimi-k3 --on ")
+
+
 def test_every_command_it_names_parses(chat: str, recipe: Path) -> None:
     """Of a deployment and of a folder: click takes each as it is printed, quoted as it is."""
     commands = [each.command for name in (chat, str(recipe)) for each in golive(name)[1].points]

@@ -108,7 +108,7 @@ def test_every_command_of_every_point_parses(book: GoLiveBook) -> None:
         "rack": "8xH200",
     }
     for each in book.points:
-        for template in each.commands:
+        for template in (*each.commands, *book.otherwise):
             names = commands.needed(template)
             words = commands.filled(template, {name: values.get(name, "/tmp") for name in names})  # noqa: S108
             parse(words)

@@ -94,8 +94,8 @@ def known_points(book: GoLiveBook, names: Iterable[str]) -> None:
 
 def model_of(found: Found) -> str:
     """The model of a deployment, by its plan, else by its launch; empty when nobody knows."""
-    if found.recipe is not None and found.recipe.plan is not None:
-        return found.recipe.plan.model
+    if found.plan is not None:
+        return found.plan.model
     return "" if found.spec is None else found.spec.model
 
 
@@ -103,7 +103,7 @@ def _promised(found: Found) -> dict[str, int]:
     """What the deployment is meant to hold: of context what the server says it takes, else the
     plan's; at once what the plan counted with.
     """
-    plan = None if found.recipe is None else found.recipe.plan
+    plan = found.plan
     limit = standing.limit_of(found)
     context = limit if limit is not None else None if plan is None else plan.context_tokens
     promised = {
@@ -117,9 +117,9 @@ def _original(found: Found, catalog: Catalog) -> Iterator[Proof]:
     """A deployment of the maker's own checkpoint is no copy: there is nothing to hold it against
     but itself.
     """
-    if found.recipe is None or found.recipe.plan is None:
+    plan = found.plan
+    if plan is None:
         return
-    plan = found.recipe.plan
     try:
         variants = catalog.model(plan.model).variants
     except HeavyliftError:
@@ -132,7 +132,7 @@ def _original(found: Found, catalog: Catalog) -> Iterator[Proof]:
             reason="quality_original",
             at=own.as_of.isoformat(),
             params={"variant": own.title, "source": own.source},
-            bound={"recipe": found.recipe.digest},
+            bound={"recipe": found.digest},
         )
 
 

@@ -26,7 +26,7 @@ def report(
     """The report of a deployment at a time (UTC). `required` are points by name."""
     points = judge.points(book, gathered.subject, gathered.proofs, waivers, now)
     spec = found.spec
-    plan = None if found.recipe is None else found.recipe.plan
+    plan = found.plan
     release = found.release
     return GoLive(
         name=found.name or str(found.folder),
@@ -73,16 +73,22 @@ def _cards(rack: Rack) -> int:
 def _model(found: Found) -> str:
     if found.spec is not None:
         return found.spec.served_name or found.spec.model
+    if found.plan is not None:
+        return found.plan.model
     return "" if found.status is None else found.status.model
 
 
 def _engine(found: Found) -> str:
     if found.spec is not None:
         return found.spec.engine
+    if found.plan is not None:
+        return found.plan.engine
     return "" if found.release is None else found.release.engine
 
 
 def _version(found: Found) -> str:
     if found.spec is not None:
         return found.spec.engine_version
+    if found.plan is not None:
+        return found.plan.engine_version
     return "" if found.release is None else found.release.engine_version

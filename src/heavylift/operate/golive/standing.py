@@ -31,12 +31,14 @@ _BY_DIGEST: Final = "@sha256:"
 
 def proofs(found: Found, licence: LicenceState) -> Iterator[Proof]:
     """All of them. What is seen now is dated now."""
-    if found.recipe is None:
+    if found.plan is not None:
+        yield _plan(found, found.plan)
+    elif found.recipe is None:
         yield _now("plan", Outcome.OPEN, "recipe_unreadable", code=found.broken)
-    else:
-        yield from _plan(found, found.recipe.plan)
-        yield _support(found, found.recipe.spec)
-        yield _digests(found, found.recipe.spec)
+    if found.plan is not None or found.spec is not None:
+        yield _support(found)
+    if found.spec is not None:
+        yield _digests(found, found.spec)
     yield _licence(licence)
     if found.release is not None:
         yield from _of_release(found)
@@ -65,12 +67,10 @@ def data_notes(found: Found) -> Iterator[tuple[str, dict[str, Scalar]]]:
 # --- before a start ----------------------------------------------------------------------------
 
 
-def _plan(found: Found, plan: Plan | None) -> Iterator[Proof]:
-    if plan is None:
-        return
+def _plan(found: Found, plan: Plan) -> Proof:
     per_gpu = plan.per_gpu
-    path = found.folder / recipes.PLAN
-    yield Proof(
+    path = found.plan_file
+    return Proof(
         kind="plan",
         outcome=Outcome.PASSED if plan.verdict.is_positive else Outcome.FAILED,
         reason=f"plan_{plan.verdict}",
@@ -86,10 +86,10 @@ def _plan(found: Found, plan: Plan | None) -> Iterator[Proof]:
     )
 
 
-def _support(found: Found, spec: LaunchSpec) -> Proof:
-    plan = None if found.recipe is None else found.recipe.plan
-    support: Support | None = spec.support or (None if plan is None else plan.support)
-    path = str(found.folder / recipes.LAUNCH)
+def _support(found: Found) -> Proof:
+    stated = None if found.spec is None else found.spec.support
+    support: Support | None = stated or (None if found.plan is None else found.plan.support)
+    path = str(found.plan_file if found.spec is None else found.folder / recipes.LAUNCH)
     if support is None:
         return _now("support", Outcome.OPEN, "support_unknown", path=path)
     outcome = Outcome.OPEN

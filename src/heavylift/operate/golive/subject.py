@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.errors import HeavyliftError
@@ -20,6 +23,7 @@ from heavylift.operate.recipes import Recipe
 from heavylift.preflight.snapshot import WEIGHTS
 from heavylift.records.deployment import DeploymentStatus, RunState
 from heavylift.records.launch import LaunchSpec
+from heavylift.records.plan import Plan
 from heavylift.records.release import Release
 from heavylift.state.deployments import deployments_path, open_deployments
 
@@ -31,8 +35,8 @@ _PORTS: Final = {"http": 80, "https": 443}
 class Found:
     """What is known of the deployment before any evidence. `name`, `release` and `status` are None
     for a recipe that no deployment runs. `folder` holds the recipe; `recipe` None = there is none
-    that can be read, `broken` says why. `runs` are newest first, `before` is the release to go back
-    to.
+    that can be read, `broken` says why; with `bare_plan` it is the plan's own file. `runs` are
+    newest first, `before` is the release to go back to.
     """
 
     name: str | None
@@ -43,6 +47,24 @@ class Found:
     before: Release | None = None
     status: DeploymentStatus | None = None
     runs: tuple[RunState, ...] = ()
+    bare_plan: Plan | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan: the recipe's, or one that no recipe was made of yet."""
+        return self.bare_plan if self.recipe is None else self.recipe.plan
+
+    @property
+    def plan_file(self) -> Path:
+        """Where the plan lies."""
+        return self.folder if self.bare_plan is not None else self.folder / recipes.PLAN
+
+    @property
+    def digest(self) -> str:
+        """What tells this recipe, or plan, from another; empty where there is neither."""
+        if self.bare_plan is not None:
+            return f"sha256:{hashlib.sha256(msgspec.json.encode(self.bare_plan)).hexdigest()}"
+        return "" if self.recipe is None else self.recipe.digest
 
     @property
     def spec(self) -> LaunchSpec | None:
@@ -67,15 +89,15 @@ class Found:
 
 
 def find(what: str) -> Found:
-    """The deployment of that name, else the recipe of that folder.
+    """The deployment of that name, else the recipe of that folder, else the plan in that file.
 
-    Raises OPS001 for what is neither, and what reading a folder's recipe raises.
+    Raises OPS001 for what is none of them, and what reading a recipe or a plan raises.
     """
     folder = Path(what)
     with open_deployments(deployments_path()) as store:
         deployment = store.deployment(what)
-        if deployment is None and folder.is_dir():
-            return Found(name=None, folder=folder.absolute(), recipe=recipes.read(folder))
+        if deployment is None and folder.exists():
+            return _of_path(folder.absolute())
         deployment = truth.require(store, what)
         status = truth.status(store, deployment)
         kept = recipes.release_dir(what, deployment.release)
@@ -96,21 +118,27 @@ def find(what: str) -> Found:
         )
 
 
+def _of_path(path: Path) -> Found:
+    plan = path / recipes.PLAN if path.is_dir() else path
+    if path.is_dir() and ((path / recipes.LAUNCH).exists() or not plan.is_file()):
+        return Found(name=None, folder=path, recipe=recipes.read(path))
+    return Found(name=None, folder=plan, recipe=None, bare_plan=recipes.read_plan(plan))
+
+
 def bound_of(found: Found, front: str | None) -> dict[str, frozenset[str]]:
     """What evidence must be of, by name. `front` is the address of a gateway before it."""
-    spec, plan = found.spec, None if found.recipe is None else found.recipe.plan
+    spec, plan = found.spec, found.plan
     bound: dict[str, set[str]] = {}
     if found.name is not None:
         bound["deployment"] = {found.name}
     if found.release is not None:
         bound["release"] = {str(found.release.number)}
-    digests = {each.digest for each in (found.recipe,) if each is not None}
+    digests = {found.digest} - {""}
     if found.release is not None:
         digests.add(found.release.recipe_digest)
     bound["recipe"] = digests
     if spec is not None:
-        names = {spec.model, spec.served_name, None if plan is None else plan.model}
-        bound["model"] = {name for name in names if name}
+        bound["model"] = {name for name in (spec.model, spec.served_name) if name}
         if spec.model_revision is not None:
             bound["revision"] = {spec.model_revision}
         place = checkpoint_of(spec)
@@ -118,6 +146,7 @@ def bound_of(found: Found, front: str | None) -> dict[str, frozenset[str]]:
             bound["checkpoint"] = {str(place), os.path.realpath(place)}
     if plan is not None:
         bound["layout"] = {plan.layout.label}
+        bound["model"] = {plan.model} | bound.get("model", set())
     urls = {run.url for run in found.runs if run.url is not None} | {found.live_url, front}
     bound["url"] = {plain_url(url) for url in urls if url is not None}
     return {name: frozenset(values) for name, values in bound.items() if values}
@@ -126,15 +155,15 @@ def bound_of(found: Found, front: str | None) -> dict[str, frozenset[str]]:
 def words_of(found: Found, promised: Mapping[str, int], slo: str) -> dict[str, str]:
     """What commands of points are filled with; what is not known is left out."""
     spec = found.spec
-    plan = None if found.recipe is None else found.recipe.plan
+    plan = found.plan
     place = None if spec is None else checkpoint_of(spec)
     url = found.live_url
     words: dict[str, str | None] = {
         "subject": found.name or str(found.folder),
         "name": found.name,
-        "folder": str(found.folder) if found.name is None else None,
-        "recipe": str(found.folder),
-        "launch": str(found.folder / recipes.LAUNCH),
+        "folder": str(found.folder) if found.name is None and spec is not None else None,
+        "recipe": None if spec is None else str(found.folder),
+        "launch": None if spec is None else str(found.folder / recipes.LAUNCH),
         "live": found.name if url is not None else None,
         "url": url,
         "model": plan.model if plan is not None else None if spec is None else spec.model,
