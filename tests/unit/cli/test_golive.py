@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shlex
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +29,7 @@ from heavylift.cli.cells import WIDTH, cell_len
 from heavylift.cli.main import cli
 from heavylift.cli.pages import golive as page
 from heavylift.cli.screens import golive as screen
+from heavylift.cli.text import text
 from heavylift.facts.catalog import Catalog
 from heavylift.gateway import told
 from heavylift.gateway.quota import Limits
@@ -635,6 +639,41 @@ def test_a_licence_with_conditions_is_acknowledged_before_the_first_launch(
     assert points(str(recipe))["licence"] == (Standing.MISSING, "licence_unread")
     assert points(str(recipe), "--accept-licence")["licence"][0] is Standing.PROVEN
     assert licence_of(Catalog(), "Kimi K3").acknowledged_at is not None
+
+
+def test_a_person_is_asked_and_may_say_no(recipe: Path) -> None:
+    """At a terminal the question is put; no is no, and nothing is started."""
+    ours, theirs = pty.openpty()
+    words = ("-m", "heavylift", "up", str(recipe), "--no-doctor", "--name", "k")
+    os.write(ours, b"n\n")
+    try:
+        ran = subprocess.run(
+            [sys.executable, *words],
+            stdin=theirs,
+            stderr=theirs,
+            stdout=subprocess.DEVNULL,
+            check=False,
+            timeout=120,
+        )
+        asked = os.read(ours, 65_536).decode()
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert ran.returncode == 130
+    assert "Kimi K3 License" in asked
+    assert licence_of(Catalog(), "kimi-k3").acknowledged_at is None
+    assert not paths.deployment_dir("k").exists()
+
+
+def test_a_report_that_cannot_be_kept_is_a_remark(tmp_path: Path, run: Callable[..., Any]) -> None:
+    """What it reports stands: the status is that of the files."""
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "a.txt").write_text("a")
+    paths.state_dir().mkdir(parents=True)
+    reports.folder_of(None).write_text("a file in its place")
+    found = run("checksum", str(tmp_path / "weights"))
+    assert found.status == 0
+    assert text("golive.not_kept", reason="").strip() in found.err
 
 
 def test_one_acknowledgement_serves_fetch_and_up() -> None:
