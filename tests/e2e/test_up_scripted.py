@@ -391,15 +391,15 @@ def test_a_full_disk_costs_records_and_no_engine(
     assert again.supervisor_pid == supervisor
 
     def full(*_: object) -> None:
-        raise HeavyliftError("STA007", {"detail": "database or disk is full"})
+        raise HeavyliftError("STA009", {"detail": "database or disk is full"})
 
     family = deployed.everything()
     with monkeypatch.context() as patched:
         patched.setattr(Deployments, "save_deployment", full)
-        with pytest.raises(HeavyliftError, match="STA007"):
+        with pytest.raises(HeavyliftError, match="STA009"):
             operations.restart("d")
         assert deployed.status().ready
-        with pytest.raises(HeavyliftError, match="STA007"):
+        with pytest.raises(HeavyliftError, match="STA009"):
             operations.down("d")
     assert gone(family)
     assert deployed.status().phase is Phase.STOPPED

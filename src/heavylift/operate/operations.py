@@ -139,7 +139,7 @@ def _begin(store: Deployments, deployment: Deployment) -> Begun:
 
 def down(name: str) -> DeploymentStatus:
     """Stop a deployment and whatever is left of it; how it stands afterwards. Doing it again does
-    nothing. Raises OPS001 for a name that is none; STA007, when everything is stopped, for a disk
+    nothing. Raises OPS001 for a name that is none; STA009, when everything is stopped, for a disk
     that does not take the record of it.
     """
     with _at_work(name), _store() as store:

@@ -27,7 +27,7 @@ from heavylift.state.deployments import Deployments, deployments_path, open_depl
 from heavylift.telemetry.engine_log import EngineWords
 
 _LOCK_WAIT_S: Final = 10.0
-_NOT_WRITTEN: Final = "STA007"
+_NOT_WRITTEN: Final = "STA009"
 VERIFY: Final = "verify"
 
 

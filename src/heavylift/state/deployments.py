@@ -70,17 +70,17 @@ _PASSED: Final = frozenset({"pass", "warn"})
 
 @contextlib.contextmanager
 def _written() -> Iterator[None]:
-    """Raises STA007 where the disk does not take what is written."""
+    """Raises STA009 where the disk does not take what is written."""
     try:
         yield
     except sqlite3.OperationalError as problem:
-        raise HeavyliftError("STA007", {"detail": str(problem)}) from problem
+        raise HeavyliftError("STA009", {"detail": str(problem)}) from problem
 
 
 class Deployments:
     """The store of deployments, runs, releases and receipts. Every method is one transaction.
 
-    Methods that write raise STA007 when the disk is full or takes nothing.
+    Methods that write raise STA009 when the disk is full or takes nothing.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
