@@ -55,6 +55,7 @@ class FileReader:
             ("kubernetes", [each for doc in loaded for each in self._pods(doc)]),
             ("recipe", [each for doc in loaded for each in self._recipe(doc, {}, None)]),
             ("config", [each for doc in loaded for each in self._config(doc)]),
+            ("variables", [each for doc in loaded for each in self._variables(doc)]),
         ]
         return next((pair for pair in forms if pair[1]), ("yaml", []))
 
@@ -119,14 +120,21 @@ class FileReader:
         if isinstance(containers, list):
             for container in containers:
                 if isinstance(container, dict):
-                    yield from self.reader.inside(
-                        _pod_container(node, container),
-                        [*_words(container.get("command")), *_words(container.get("args"))],
-                        _env(container.get("env")),
-                    )
+                    yield from self._container(node, container)
+            return
+        if isinstance(node.get("image"), str) and ("args" in node or "command" in node):
+            # One container cut out of its pod: what the pod has is not known.
+            yield from self._container(node, node)
             return
         for each in node.values():
             yield from self._pods(each)
+
+    def _container(self, pod: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[Command]:
+        yield from self.reader.inside(
+            _pod_container(pod, container),
+            [*_words(container.get("command")), *_words(container.get("args"))],
+            _env(container.get("env")),
+        )
 
     # --- recipes ---------------------------------------------------------------------------------
 
@@ -149,7 +157,8 @@ class FileReader:
         if listed:
             if model is not None and not listed[0].text.startswith("vllm"):
                 listed = [*listed, Word("--model"), Word(model)]
-            yield from self.reader.read(listed, dict(env))
+            found = self.reader.read(listed, dict(env))
+            yield from found or self.reader.read(_flags_first(listed), dict(env))
         for key, each in node.items():
             if isinstance(each, dict | list) and not _ARGUMENT_KEYS.fullmatch(str(key)):
                 yield from self._recipe(each, env, model)
@@ -169,6 +178,24 @@ class FileReader:
                 words += [Word(flag), Word(str(value), quoted=True)]
         if sum(word.text.startswith("--") for word in words) >= _ENOUGH_FLAGS:
             yield from (replace(each, fragment=False) for each in self.reader.read(words, {}))
+
+    def _variables(self, document: Any) -> Iterator[Command]:
+        """Variables alone, as an `environment:` or `env:` cut out of its file lists them."""
+        nodes = document if isinstance(document, list) else [document]
+        for node in nodes:
+            found = (
+                {name: value for key in _ENV_KEYS for name, value in _env(node.get(key)).items()}
+                if isinstance(node, dict)
+                else {}
+            )
+            if found:
+                yield from self.reader.variables(found)
+
+
+def _flags_first(words: list[Word]) -> list[Word]:
+    """Arguments of an image's own server: what stands before the flags is the model."""
+    first = next((at for at, word in enumerate(words) if word.text.startswith("--")), 0)
+    return [*words[first:], *words[:first]]
 
 
 def _lists_flags(value: Any) -> bool:

@@ -40,12 +40,12 @@ def shape(case: Case) -> Iterator[LintFinding]:
 
 
 def _malformed(option: Option) -> Iterator[LintFinding]:
-    if option.slip == "no_space":
+    if option.slip is not None:
         yield LintFinding(
             rule="malformed_flag",
             severity=Severity.FAIL,
             subject=f"{option.written}{option.value or ''}",
-            text="malformed_flag",
+            text="dashes_apart" if option.slip == "parted" else "malformed_flag",
             detail=f"{option.written}{option.value or ''}",
             params={"flag": option.written, "value": option.value},
             mend=("respell",),
