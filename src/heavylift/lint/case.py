@@ -421,6 +421,12 @@ class Case:
         return None if self._foreign_quantization else model.bytes_total
 
     @property
+    def weights_source(self) -> str | None:
+        """Where `weights_bytes` is from."""
+        named = self.known or self.checkpoint or self.model
+        return named.source if named is not None else None
+
+    @property
     def _foreign_quantization(self) -> bool:
         """True for a quantisation method that this engine's releases do not have."""
         value = self.setting("quantization")

@@ -174,6 +174,8 @@ def _remarks(sheet: Sheet) -> None:
         sheet.note("planned_as", engine=plan.engine_title)
     if job.nodes > 1:
         sheet.note("name_the_interface")
+    if not job.is_split and job.nodes * job.replicas > 1 and job.serving.router is not None:
+        sheet.note("kept_together")
     if job.start.is_open and not job.start.key:
         sheet.note("open_without_key", host=job.start.bind_host)
     if plan.per_gpu.headroom_bytes < 0:

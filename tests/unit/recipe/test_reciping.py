@@ -28,6 +28,24 @@ def _value(recipe: Recipe, flag: str, rank: int = 0) -> str:
     return words[words.index(flag) + 1]
 
 
+# --- status --------------------------------------------------------------------------------------
+
+
+def test_a_form_nobody_ran_is_not_called_verified(make_recipe: Make) -> None:
+    """B300 at tp8 was signed off with the native weights; their NVFP4 form was only published."""
+    native = make_recipe("kimi-k3", "8xB300", "vllm")
+    nvfp4 = make_recipe("kimi-k3", "8xB300", "vllm", variant="nvfp4")
+    assert native.status is Status.VERIFIED
+    assert nvfp4.status is Status.UNVERIFIED
+    assert nvfp4.launch is not None
+    assert "RedHatAI/Kimi-K3-NVFP4" in nvfp4.launch.ranks[0].argv
+    assert native.plan is not None
+    assert nvfp4.plan is not None
+    more = nvfp4.plan.per_gpu.weights_bytes.low - native.plan.per_gpu.weights_bytes.low
+    # A second byte of scale for each 32 weights of 92 × 896 experts, an eighth of them here.
+    assert more == 92 * 896 * 3 * 3072 * 3584 // 32 // 8
+
+
 # --- refused -------------------------------------------------------------------------------------
 
 

@@ -67,7 +67,7 @@ def _parsers(case: Case) -> Iterator[LintFinding]:
             text=rule,
             params={"model": facts.title if facts else case.model_name, "other": name},
             mend=_parser_mend(case, setting, name),
-            source=facts.source if facts else None,
+            source=facts.source if facts else case.table.facts.source if case.table else None,
         )
     yield from _parser_family(case)
 
@@ -198,7 +198,7 @@ def _size(case: Case) -> Iterator[LintFinding]:
             detail=f"{size / GB:.1f}GB",
             text="download_size",
             params={"size": f"{size / GB:,.1f} GB"},
-            source=case.checkpoint.source if case.checkpoint else None,
+            source=case.weights_source,
         )
 
 

@@ -57,7 +57,7 @@ def _added_up(case: Case, rack: NamedRack) -> Iterator[LintFinding]:
             "short": f"{(size - have) / GB:,.0f} GB",
             "rack": _label(rack),
         },
-        source=case.checkpoint.source if case.checkpoint else None,
+        source=case.weights_source,
     )
 
 
@@ -75,7 +75,7 @@ def _home(case: Case) -> Iterator[LintFinding]:
         detail="no_rack_named",
         text="weights_for_one_machine",
         params={"need": f"{size / GB:,.0f} GB", "engine": case.engine.title},
-        source=case.checkpoint.source if case.checkpoint else None,
+        source=case.weights_source,
     )
 
 
