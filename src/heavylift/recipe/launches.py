@@ -192,10 +192,15 @@ def _remarks(sheet: Sheet) -> None:
             gib=gib,
             left_gib=round(plan.per_gpu.headroom_bytes / 2**30, 2),
         )
+    _image_remarks(sheet)
+
+
+def _image_remarks(sheet: Sheet) -> None:
+    job = sheet.job
     image = job.image()
     if image is None:
         if not job.on_host:
-            sheet.note("no_image", engine=job.serving.title, version=plan.engine_version)
+            sheet.note("no_image", engine=job.serving.title, version=job.plan.engine_version)
     elif image.digest is None:
         sheet.note("image_by_tag", image=_reference(job, image.reference))
 

@@ -61,6 +61,14 @@ def test_what_does_not_fit_is_refused_with_the_nearest_that_does(make_recipe: Ma
     assert near.command.startswith("heavylift recipe kimi-k3 --on 2x8xH200")
 
 
+def test_a_refusal_far_from_any_rack_that_works_still_names_one(make_recipe: Make) -> None:
+    """ATOM runs on AMD only and one small card holds nothing of this: no small change helps."""
+    recipe = make_recipe("qwen3.5-397b", "1xRTX 4090", "atom-vllm")
+    assert recipe.refused is not None
+    assert [near.engine for near in recipe.refused.nearest] == ["atom-vllm"]
+    assert "--engine atom-vllm" in recipe.refused.nearest[0].command
+
+
 def test_eight_gb200_are_two_trays_and_too_small(make_recipe: Make) -> None:
     """The vLLM page offers the layout of GB300 for them; 191 GiB do not go into 185."""
     recipe = make_recipe("kimi-k3", "8xGB200", "vllm")
