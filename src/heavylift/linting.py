@@ -9,7 +9,7 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.facts.schema import GpuFacts
+from heavylift.facts.schema import FactKind, GpuFacts
 from heavylift.lint.case import Hints, KnownModel, Library, PlanWish
 from heavylift.lint.check import Report, lint
 from heavylift.lint.hardware import Card, host_memory_bytes, named_racks
@@ -127,6 +127,7 @@ class Linting:
             heads=None if heads is None else heads.value,
             experts=None if experts is None else experts.value,
             weights_bytes=size,
+            is_assumed=only is not None and only.kind is FactKind.ASSUMED,
             source=model.max_context.source,
         )
 

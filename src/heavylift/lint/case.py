@@ -67,7 +67,8 @@ class PlanWish:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownModel:
     """A model of the facts by the name a command gives it. `weights_bytes` of all files, None where
-    the form that the name speaks of has no known size.
+    the form that the name speaks of has no known size; `is_assumed` where nobody described that
+    form.
     """
 
     name: str
@@ -76,6 +77,7 @@ class KnownModel:
     heads: int | None
     experts: int | None
     weights_bytes: int | None
+    is_assumed: bool
     source: str
 
 
