@@ -137,8 +137,8 @@ class Job:
 
     @cached_property
     def variant_format(self) -> str:
-        """The file format of the planned variant."""
-        return next(v.format for v in self.model.variants if v.id == self.plan.variant)
+        """The file format of the planned variant; empty for a form that nobody published."""
+        return next((v.format for v in self.model.variants if v.id == self.plan.variant), "")
 
     @cached_property
     def model_path(self) -> str | None:
