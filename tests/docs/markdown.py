@@ -42,7 +42,9 @@ class Block:
     @property
     def needs(self) -> str | None:
         """What it takes that is not here; None when nothing is stated."""
-        return next((m.removeprefix("needs=") for m in self.markers if m.startswith("needs=")), None)
+        return next(
+            (m.removeprefix("needs=") for m in self.markers if m.startswith("needs=")), None
+        )
 
     @property
     def status(self) -> int:
@@ -98,7 +100,9 @@ def prose(page: Path) -> str:
 
 def headings(page: Path) -> list[int]:
     """The levels of the headings of a page, in order."""
-    return [len(line) - len(line.lstrip("#")) for line in prose(page).splitlines() if line[:1] == "#"]
+    return [
+        len(line) - len(line.lstrip("#")) for line in prose(page).splitlines() if line[:1] == "#"
+    ]
 
 
 def links(page: Path) -> list[str]:

@@ -63,7 +63,9 @@ def test_every_shell_block_says_whether_it_runs_here(page: Path) -> None:
         assert block.language, f"{where}: a block without a language"
         if block.language in SHELL:
             assert block.runs is not (block.needs in NEEDS), f"{where}: {block.markers}"
-            extra = {m for m in block.markers if m != "runs" and not m.startswith(("needs=", "exits="))}
+            extra = {
+                m for m in block.markers if m != "runs" and not m.startswith(("needs=", "exits="))
+            }
             assert extra == set(), where
         else:
             assert block.markers == (), where
