@@ -79,7 +79,7 @@ def test_no_row_of_a_table_has_more_or_fewer_cells_than_its_head(pages: dict[str
 def test_another_process_and_language_writes_the_same_pages(
     pages: dict[str, str], tmp_path: Path
 ) -> None:
-    """The same bytes in English; in Chinese the same files, with commands and schemas as they are."""
+    """The same bytes in English; in Chinese the same files, options and schemas as they are."""
     written = {}
     for language in ("en", "zh-Hant"):
         run = [sys.executable, "-m", "heavylift.cli.reference", str(tmp_path / language)]
@@ -102,7 +102,7 @@ def test_the_site_shows_every_page() -> None:
     named = [
         page
         for entry in site["nav"]
-        for page in ([entry] if isinstance(entry, str) else [*entry.values()][0])
+        for page in ([entry] if isinstance(entry, str) else next(iter(entry.values())))
     ]
     written = {path.relative_to(tree_of_pages).as_posix() for path in tree_of_pages.rglob("*.md")}
     assert len(named) == len(set(named))
