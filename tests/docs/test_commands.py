@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.docs.markdown import LANGUAGES, ROOT, named, pages, typed
 
 from heavylift.cli.main import cli
-from tests.docs.markdown import LANGUAGES, ROOT, named, pages, typed
 
 EVERYWHERE = [
     *(page for language in LANGUAGES for page in pages(language)),

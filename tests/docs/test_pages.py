@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.docs.markdown import (
     LANGUAGES,
     NEEDS,
@@ -57,7 +56,7 @@ def test_no_language_has_a_page_of_its_own(language: str) -> None:
 
 @pytest.mark.parametrize("page", ALL, ids=named)
 def test_every_shell_block_says_whether_it_runs_here(page: Path) -> None:
-    """`runs`, with the status where it is not 0, or `needs=` one of the things that are not here."""
+    """`runs`, with the status where it is not 0, or `needs=` something that is not here."""
     for block in blocks(page):
         where = f"{named(page)}:{block.line}"
         assert block.language, f"{where}: a block without a language"

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.docs.markdown import ROOT, TREE, Block, blocks, named, pages
 from tests.e2e.deployments import free_port
 
@@ -42,6 +41,7 @@ class Reader:
         self._folder.mkdir()
         self._kept = folder / "environment"
         self._kept.write_text("")
+        self._started = False
         self._ports = {port: str(free_port()) for port in PORTS}
         self._environment = {
             "HEAVYLIFT_HOME": str(home),
@@ -53,6 +53,7 @@ class Reader:
 
     def types(self, commands: str) -> tuple[int, str]:
         """Run commands in a shell; what they export is there for the next ones."""
+        self._started |= "heavylift up" in commands
         script = f". '{self._kept}'\ntrap 'export -p > {self._kept}' EXIT\n{self.here(commands)}"
         done = subprocess.run(
             ["bash", "-e", "-c", script],
@@ -75,6 +76,8 @@ class Reader:
 
     def leaves(self) -> None:
         """Stop what the page has started and not stopped."""
+        if not self._started:
+            return
         _, told = self.types("heavylift status --json || true")
         for deployment in json.loads(told)["deployments"]:
             self.types(f"heavylift down {deployment['name']}")

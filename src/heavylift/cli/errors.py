@@ -119,7 +119,9 @@ def _failure(error: Exception, arguments: list[str]) -> HeavyliftError:
 
 
 def show(error: HeavyliftError) -> None:
-    """Write an error: code and sentence, every defect where there are several, its page, the hint."""
+    """Write an error: code and sentence, every defect where there are several, where more is said,
+    then the hint.
+    """
     click.echo(f"error[{error.code}]: {sentence(error)}", err=True)
     for defect in getattr(error, "defects", ())[:20]:
         problem = text(f"defect.{defect.problem}", detail=defect.detail)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from heavylift.cli import codes
+from heavylift.cli.text import keys
 from heavylift.locale import catalogue
 
 from .conftest import Ran
@@ -30,11 +31,8 @@ def test_every_code_has_a_page(language: str) -> None:
 
 def test_advice_is_about_codes_that_there_are() -> None:
     """No advice is left of an error that is gone."""
-    named = {
-        key.removeprefix("codes.advice.")
-        for key in catalogue.keys()
-        if key.startswith("codes.advice.")
-    }
+    start = "codes.advice."
+    named = {key.removeprefix(start) for key in keys() if key.startswith(start)}
     stages = {code.rstrip("0123456789") for code in codes.codes()}
     assert stages <= named
     assert named <= stages | set(codes.codes())

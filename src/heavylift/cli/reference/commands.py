@@ -15,7 +15,9 @@ _WIDTH = 80
 
 def pages() -> Iterator[tuple[str, str]]:
     """Path -> text: the list, and a page for each command."""
-    root = click.Context(cli, info_name="heavylift", terminal_width=_WIDTH, max_content_width=_WIDTH)
+    root = click.Context(
+        cli, info_name="heavylift", terminal_width=_WIDTH, max_content_width=_WIDTH
+    )
     yield "cli/index.md", "\n".join(_list(root))
     for name in COMMANDS:
         command = cli.get_command(root, name)
@@ -33,9 +35,7 @@ def _list(root: click.Context) -> Iterator[str]:
     yield from _block(cli.get_help(root))
 
 
-def _command(
-    command: click.Command, name: str, parent: click.Context, level: int
-) -> Iterator[str]:
+def _command(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:
     context = click.Context(
         command,
         info_name=name,

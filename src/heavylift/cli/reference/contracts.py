@@ -38,12 +38,13 @@ def _list(records: dict[str, type], schemas: dict[str, str]) -> Iterator[str]:
 
 def _fields(schema: dict[str, object]) -> Iterator[tuple[str, str]]:
     """The fields of a record and the JSON types of each; those of records inside are named."""
-    inner = schema.get("$defs")
     reference = str(schema.get("$ref", "")).rpartition("/")[2]
+    inner = schema.get("$defs")
     record = inner.get(reference, schema) if isinstance(inner, dict) else schema
-    properties = record.get("properties") if isinstance(record, dict) else None
-    for name, told in (properties or {}).items():
-        yield code(name), cell(_type(told))
+    properties = record.get("properties")
+    if isinstance(properties, dict):
+        for name, told in properties.items():
+            yield code(name), cell(_type(told))
 
 
 def _type(told: dict[str, object]) -> str:

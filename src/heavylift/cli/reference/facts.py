@@ -228,5 +228,3 @@ def _recipe(catalog: Catalog, recipe: RecipeFacts) -> tuple[str, ...]:
 
 def _known(catalog: Catalog, recipe: RecipeFacts) -> bool:
     return recipe.engine in catalog.ids("engines")
-
-
