@@ -16,7 +16,11 @@ _WIDTH = 80
 def pages() -> Iterator[tuple[str, str]]:
     """Path -> text: the list, and a page for each command."""
     root = click.Context(
-        cli, info_name="heavylift", terminal_width=_WIDTH, max_content_width=_WIDTH
+        cli,
+        info_name="heavylift",
+        terminal_width=_WIDTH,
+        max_content_width=_WIDTH,
+        **cli.context_settings,
     )
     yield "cli/index.md", "\n".join(_list(root))
     for name in COMMANDS:
@@ -42,8 +46,6 @@ def _command(command: click.Command, name: str, parent: click.Context, level: in
         parent=parent,
         terminal_width=_WIDTH,
         max_content_width=_WIDTH,
-        # What a default shows must not be of the machine that writes the page.
-        show_default=False,
     )
     yield f"{'#' * level} {code(context.command_path)}"
     yield ""
