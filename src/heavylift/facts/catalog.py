@@ -358,6 +358,10 @@ class Catalog:
         """The source of that id; None for what is not a source (a receipt, a recipe's id)."""
         return self._sources.get(identifier)
 
+    def all_sources(self) -> tuple[Source, ...]:
+        """Every source, in alphabetical order of ids."""
+        return tuple(source for _, source in sorted(self._sources.items()))
+
     def showcase(self) -> Showcase:
         """The model and rack that demonstrations and first hints speak of."""
         return self._load(Showcase, "showcase.toml")

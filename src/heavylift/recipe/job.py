@@ -131,19 +131,19 @@ class Job:
         return 0 if self.on_host else self.gpus_per_node
 
     @cached_property
-    def variant(self) -> VariantFacts:
-        """The planned form of the weights."""
-        return next(each for each in self.model.variants if each.id == self.plan.variant)
+    def variant(self) -> VariantFacts | None:
+        """The planned form of the weights; None for one that nobody published."""
+        return next((v for v in self.model.variants if v.id == self.plan.variant), None)
 
     @property
     def variant_repo(self) -> str | None:
         """The repository of the planned variant; None when none is published under a name."""
-        return self.variant.repo
+        return self.variant.repo if self.variant is not None else None
 
     @property
     def variant_format(self) -> str:
-        """The file format of the planned variant."""
-        return self.variant.format
+        """The file format of the planned variant; empty for a form that nobody published."""
+        return self.variant.format if self.variant is not None else ""
 
     @cached_property
     def model_path(self) -> str | None:

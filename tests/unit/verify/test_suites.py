@@ -129,7 +129,7 @@ def test_the_documented_examples_can_be_used(
     verify: Callable[..., Verification], tmp_path: Path
 ) -> None:
     """The TOML and the Python of the page on checks of one's own, as they stand there."""
-    page = (Path(__file__).parents[3] / "docs/verify.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/en/handbook/checks.md").read_text("utf-8")
     toml, python = re.findall(r"```(?:toml|python)\n(.*?)```", page, re.DOTALL)
     (tmp_path / "mine.toml").write_text(toml)
     (tmp_path / "mine.py").write_text(python)
