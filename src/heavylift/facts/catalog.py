@@ -18,6 +18,7 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
 from heavylift.facts.access_schema import CardAccess
+from heavylift.facts.card_names import CardSize, read_card
 from heavylift.facts.checkpoint_schema import FormBook, HubBook, HubFacts, TensorBook
 from heavylift.facts.command_schema import (
     CommandCards,
@@ -114,8 +115,29 @@ class Catalog:
         return self._named(ModelFacts, "models", name)
 
     def gpu(self, name: str) -> GpuFacts:
-        """The card of that id or alias. Raises FACT011 with a suggestion when there is none."""
-        return self._named(GpuFacts, "gpus", name)
+        """The card of that id or alias, also with its memory behind it (`RTX 3090 24GB`).
+
+        Raises FACT011 with a suggestion when there is none.
+        """
+        try:
+            return self._named(GpuFacts, "gpus", name)
+        except HeavyliftError as error:
+            identifier = read_card(name, self._card_sizes) if error.code == "FACT011" else None
+            if identifier is None:
+                raise
+            return self._named(GpuFacts, "gpus", identifier)
+
+    @cached_property
+    def _card_sizes(self) -> Mapping[str, CardSize]:
+        return {
+            card.id: CardSize(
+                names=(card.id, card.title, *card.aliases),
+                maker=card.vendor,
+                nameplate_gb=card.memory_nameplate.value,
+                visible_bytes=card.memory_visible.value,
+            )
+            for card in map(self.gpu, self.ids("gpus"))
+        }
 
     def engine(self, name: str) -> EngineFacts:
         """The engine of that id or name. Raises FACT012 with a suggestion when there is none."""
