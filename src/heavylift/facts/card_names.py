@@ -22,7 +22,7 @@ _ROUNDED: Final = 0.04
 
 @dataclass(frozen=True, slots=True)
 class CardSize:
-    """What a card is called, by whom it is made, and its memory as the box and as the driver say."""
+    """What a card is called and who makes it; its memory as the box and as the driver say."""
 
     names: tuple[str, ...]
     maker: str

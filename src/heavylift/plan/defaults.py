@@ -17,7 +17,7 @@ from heavylift.facts.schema import (
     RecipeFacts,
     VariantFacts,
 )
-from heavylift.plan.rules import Scope, find_version
+from heavylift.plan.rules import Scope, find_version, nearest_version
 from heavylift.plan.subject import ModelKnowledge, Subject
 from heavylift.records.plan import PlanRequest, Rack, ResolvedDefault
 from heavylift.records.receipt import Receipt
@@ -147,12 +147,17 @@ class _Filling:
         self.taken.append(ResolvedDefault(name=name, value=value, origin=origin, source=source))
 
     def _scope(self, version: EngineVersion) -> Scope:
-        return Scope(
-            engine=self._engine,
-            version=version,
-            vendor=self._gpu.vendor,
-            architecture=self._gpu.architecture,
-            family=self._knowledge.family.id,
+        gpu, family = self._gpu, self._knowledge.family.id
+        # Cards of one architecture share the scope, and with it which rules hold.
+        return self._knowledge.remembered(
+            ("scope", self._engine.id, version.id, gpu.vendor, gpu.architecture),
+            lambda: Scope(
+                engine=self._engine,
+                version=version,
+                vendor=gpu.vendor,
+                architecture=gpu.architecture,
+                family=family,
+            ),
         )
 
     def _version(self) -> tuple[EngineVersion, str, bool]:
@@ -170,7 +175,7 @@ class _Filling:
         if stated is not None:
             version = find_version(engine, stated)
             if version is None:
-                return newest, stated, False
+                return nearest_version(engine, stated) or newest, stated, False
             return version, version.id, version.read
         version, origin, source = self._usual_version(newest)
         self._take("engine_version", version.id, origin, source)
