@@ -164,7 +164,11 @@ class Planning:
         facts = self.catalog.model(copy.model)
         if copy.form is None:
             return self.knowledge_of(facts)
-        variant = in_form(facts, self.catalog.family(facts.family), copy.form)
+        family = self.catalog.family(facts.family)
+        mixes = self._mixes(facts, family)
+        if copy.form.mix is not None and copy.form.mix in mixes:
+            return self.knowledge_of(replace(facts, variants=(mixes[copy.form.mix],)))
+        variant = in_form(facts, family, copy.form)
         return None if variant is None else self.knowledge_of(replace(facts, variants=(variant,)))
 
     def _knowledge_on_hub(self, hub_id: HubId, reach: Reach) -> Knowledge:
@@ -315,8 +319,24 @@ class Planning:
             if mix.id not in published and (not mix.with_experts or "experts" in facts.dims)
         }
         if not takes_mixes(family):
-            return {}
+            return self._mixes_between_bounds(facts, family)
         return Loaded(tuple(offered), lambda name: mixed(facts, family, offered[name], book))
+
+    def _mixes_between_bounds(
+        self, facts: ModelFacts, family: FamilyFacts
+    ) -> Mapping[str, VariantFacts]:
+        """Where nobody listed a family's tensors in the quantisers' files: the mixes by the least
+        and the most that they store a matrix in. One that does not suit the model raises KeyError.
+        """
+        forms = {form.mix: form for form in self.catalog.forms().forms if form.mix is not None}
+
+        def load(mix: str) -> VariantFacts:
+            variant = in_form(facts, family, forms[mix])
+            if variant is None:
+                raise KeyError(mix)
+            return replace(variant, id=mix)
+
+        return Loaded(tuple(mix for mix in forms if mix is not None), load)
 
     def rack(self, text: str) -> tuple[GpuFacts, Rack | None]:
         """The card and the rack a text names; no rack when only a card was named. Of several kinds

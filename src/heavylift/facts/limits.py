@@ -178,6 +178,7 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
         "max_num_batched_tokens",
         "max_num_seqs",
         "moe_backend",
+        "variant",
     ),
     (ShardOverrideRule, "shard"): (*_SHARDS, "all_ranks"),
     (ShardOverrideRule, "when"): ("always", "data_parallel", "sequence_parallel"),

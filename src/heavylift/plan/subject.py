@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -117,8 +117,16 @@ class ModelKnowledge:
     def offered(self, engine: str) -> tuple[str, ...]:
         """Ids of the forms that an engine takes, the published ones first."""
         published = (entry.id for entry in self.model.variants if engine in entry.engines)
-        made = (name for name in self.mixes if engine in self.mixes[name].engines)
+        made = (name for name, mix in _there(self.mixes) if engine in mix.engines)
         return tuple(dict.fromkeys((*published, *made)))
+
+
+def _there(mixes: Mapping[str, VariantFacts]) -> Iterator[tuple[str, VariantFacts]]:
+    """The mixes that suit the model."""
+    for name in mixes:
+        mix = mixes.get(name)
+        if mix is not None:
+            yield name, mix
 
 
 @dataclass(frozen=True, kw_only=True)
