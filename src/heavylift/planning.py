@@ -30,6 +30,7 @@ from heavylift.checkpoint.gguf_model import GgufDimensions
 from heavylift.checkpoint.gguf_parts import SUFFIX as GGUF_SUFFIX
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
+from heavylift.checkpoint.mixes import FORMAT as GGUF_FORMAT
 from heavylift.checkpoint.mixes import mixed, takes_mixes
 from heavylift.checkpoint.read import Checkpoint, read_checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
@@ -328,6 +329,8 @@ class Planning:
         """Where nobody listed a family's tensors in the quantisers' files: the mixes by the least
         and the most that they store a matrix in. One that does not suit the model raises KeyError.
         """
+        if any(each.id == GGUF_FORMAT for each in family.formats):
+            return {}  # its files are of types that the list gives
         forms = {form.mix: form for form in self.catalog.forms().forms if form.mix is not None}
 
         def load(mix: str) -> VariantFacts:

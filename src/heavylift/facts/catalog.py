@@ -129,14 +129,16 @@ class Catalog:
 
     @cached_property
     def _card_sizes(self) -> Mapping[str, CardSize]:
+        """Of files nobody has checked: what is no size there is no card's."""
+        tables = {each: self._table(f"gpus/{each}.toml") for each in self.ids("gpus")}
         return {
-            card.id: CardSize(
-                names=(card.id, card.title, *card.aliases),
-                maker=card.vendor,
-                nameplate_gb=card.memory_nameplate.value,
-                visible_bytes=card.memory_visible.value,
+            identifier: CardSize(
+                names=(identifier, *_spellings(table, "gpus")),
+                maker=str(table.get("vendor")),
+                nameplate_gb=_number_in(table, "memory_nameplate"),
+                visible_bytes=_number_in(table, "memory_visible"),
             )
-            for card in map(self.gpu, self.ids("gpus"))
+            for identifier, table in tables.items()
         }
 
     def engine(self, name: str) -> EngineFacts:
@@ -572,6 +574,13 @@ def _collect(
 def _anyway(load: Callable[[], R]) -> Callable[[str], R]:
     """A loader of one file, in the shape of those that load by id."""
     return lambda _: load()
+
+
+def _number_in(table: Mapping[str, Any], field: str) -> float:
+    """The value of a fact in a file that nobody has checked yet; 0 for what is no number."""
+    fact = table.get(field)
+    value = fact.get("value") if isinstance(fact, dict) else None
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _spellings(table: Mapping[str, Any], kind: str) -> Iterator[str]:

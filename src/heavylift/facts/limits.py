@@ -87,6 +87,7 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (GpuFacts, "memory_bandwidth"): ("TB/s",),
     (GpuFacts, "link_bandwidth"): ("GB/s one way",),
     (GpuFacts, "native_formats"): ("names",),
+    (ModelFacts, "recurrent_state_dtype"): ("dtype",),
     (GpuFacts, "dense_bf16"): ("TFLOPS",),
     (GpuFacts, "dense_fp8"): ("TFLOPS",),
     (GpuFacts, "dense_fp4"): ("TFLOPS",),

@@ -18,7 +18,7 @@ from heavylift.facts.schema import (
     VariantFacts,
 )
 from heavylift.plan.rules import Scope, find_version, nearest_version
-from heavylift.plan.subject import ModelKnowledge, Subject
+from heavylift.plan.subject import ModelKnowledge, Same, Subject
 from heavylift.records.plan import PlanRequest, Rack, ResolvedDefault
 from heavylift.records.receipt import Receipt
 from heavylift.units import GIB
@@ -152,7 +152,7 @@ class _Filling:
         gpu, family = self._gpu, self._knowledge.family.id
         # Cards of one architecture share the scope, and with it which rules hold.
         return self._knowledge.remembered(
-            ("scope", self._engine.id, version.id, gpu.vendor, gpu.architecture),
+            ("scope", Same(self._engine), version.id, gpu.vendor, gpu.architecture),
             lambda: Scope(
                 engine=self._engine,
                 version=version,

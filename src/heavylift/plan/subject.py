@@ -59,7 +59,7 @@ _NOT_IN_WEIGHTS: Final = frozenset(
 HOST_VENDOR: Final = "host"
 
 
-class _Same:
+class Same:
     """Stands for an object itself, not for what is in it: facts are compared by being the same."""
 
     __slots__ = ("_of",)
@@ -68,7 +68,7 @@ class _Same:
         self._of = of
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other._of is self._of
+        return isinstance(other, Same) and other._of is self._of
 
     def __hash__(self) -> int:
         return id(self._of)
@@ -204,10 +204,10 @@ class Subject:
     def _key(self, names: tuple[str, ...]) -> Hashable:
         values = tuple(getattr(self, name) for name in names)
         key = (
-            _Same(self.engine),
+            Same(self.engine),
             self.scope.signature,
             self.runs_on_host,
-            _Same(self.variant),
+            Same(self.variant),
             values,
         )
         return self.knowledge.shortened(key)
