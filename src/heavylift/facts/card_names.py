@@ -20,6 +20,20 @@ _REMARK: Final = re.compile(r"\(([^()]*)\)")
 _ROUNDED: Final = 0.04
 
 
+_STATED: Final = re.compile(r"(?<![\w.])([0-9]+(?:\.[0-9]+)?)\s*G(i?)B", re.IGNORECASE)
+
+
+def stated_bytes(text: str) -> int | None:
+    """The memory that a text gives a card, bytes; None for a text without.
+
+    GiB are what a driver shows and count before GB, which are taken by their own word.
+    """
+    shown = [float(size) * GIB for size, binary in _STATED.findall(text) if binary]
+    sold = [float(size) * 10**9 for size, binary in _STATED.findall(text) if not binary]
+    found = min(shown or sold, default=0)
+    return int(found) or None
+
+
 @dataclass(frozen=True, slots=True)
 class CardSize:
     """What a card is called and who makes it; its memory as the box and as the driver say."""

@@ -142,8 +142,12 @@ class Catalog:
         }
 
     def engine(self, name: str) -> EngineFacts:
-        """The engine of that id or name. Raises FACT012 with a suggestion when there is none."""
-        return self._named(EngineFacts, "engines", name)
+        """The engine of that id or name, also with a remark behind it (`vllm (ROCm)`).
+
+        Raises FACT012 with a suggestion when there is none.
+        """
+        bare, remark, _ = name.partition("(")
+        return self._named(EngineFacts, "engines", bare.strip() if remark else name)
 
     def node(self, identifier: str) -> NodeFacts:
         """The node type of that id."""
@@ -227,7 +231,13 @@ class Catalog:
         """The known model that the name of a copy speaks of, and its form; None for others."""
         tables = {each: self._table(f"models/{each}.toml") for each in self.ids("models")}
         names = {each: (each, *_spellings(table, "models")) for each, table in tables.items()}
-        return read_name(name, self.forms(), names)
+        found = read_name(name, self.forms(), names)
+        owner, apart, rest = name.partition(" ")
+        if found is None and apart and "/" not in owner:
+            # `Sehyo Qwen3.5-122B-A10B NVFP4`: every copy in a form of its own has an owner.
+            owned = read_name(rest, self.forms(), names)
+            return owned if owned is not None and owned.form is not None else None
+        return found
 
     def variant_in_repo(self, name: str) -> tuple[str, str] | None:
         """The model and variant whose files lie in the hub's place of that name, or None."""

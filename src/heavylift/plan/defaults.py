@@ -319,8 +319,10 @@ class _Filling:
             stated = brought
             self._take("kv_cache_dtype", str(brought), "engine", variant.source)
         wanted = self._word("kv_cache_dtype", stated) or ""
+        # `fp8 e4m3`, `auto (bf16)`: as people write down what an engine chose.
+        word = wanted.partition("(")[0].strip().replace(" ", "_").lower()
         for dtype in offered:
-            if wanted.lower() in (dtype.name, *dtype.aliases):
+            if word in (dtype.name, *dtype.aliases):
                 return dtype
         names = ", ".join(dtype.name for dtype in offered)
         params = {"dtype": wanted, "engine": self._engine.title, "offered": names}

@@ -57,6 +57,8 @@ _NOT_IN_WEIGHTS: Final = frozenset(
 
 # The "vendor" of a machine without a card: its memory is the host's own.
 HOST_VENDOR: Final = "host"
+UNNAMED_VENDOR: Final = "unnamed"
+"""Of a card that nobody named, or that is not known by its name: its memory is all there is."""
 
 
 class Same:

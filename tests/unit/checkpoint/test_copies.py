@@ -31,6 +31,7 @@ CATALOG = Catalog()
         ("RedHatAI/Meta-Llama-3.1-70B-Instruct-quantized.w8a8", "llama-3.1-70b", "w8a8"),
         ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-r1", "nvfp4"),
         ("Inferact/Qwen3.8-2.4T-A95B-NVFP4", "qwen3.8-2.4t", "nvfp4"),
+        ("Sehyo Qwen3.5-122B-A10B NVFP4", "qwen3.5-122b", "nvfp4"),
     ],
 )
 def test_every_word_of_a_name_is_accounted_for(name: str, model: str, form: str | None) -> None:
