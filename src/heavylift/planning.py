@@ -341,7 +341,8 @@ class Planning:
         """
         if any(each.id == GGUF_FORMAT for each in family.formats):
             return {}  # its files are of types that the list gives
-        forms = {form.mix: form for form in self.catalog.forms().forms if form.mix is not None}
+        forms = {form.mix: form for form in self.catalog.forms().forms}
+        offered = tuple(mix for mix in forms if mix is not None)
 
         def load(mix: str) -> VariantFacts:
             variant = in_form(facts, family, forms[mix])
@@ -349,7 +350,7 @@ class Planning:
                 raise KeyError(mix)
             return replace(variant, id=mix)
 
-        return Loaded(tuple(mix for mix in forms if mix is not None), load)
+        return Loaded(offered, load)
 
     def rack(self, text: str) -> tuple[GpuFacts, Rack | None]:
         """The card and the rack a text names; no rack when only a card was named. Of several kinds
