@@ -285,8 +285,14 @@ class Planning:
         """
         others = map(self.catalog.model, self.catalog.ids("models"))
         same = [other for other in others if same_architecture(facts, other)]
-        # Copies of one network that read further apart are told by how far.
-        same.sort(key=lambda other: other.max_context.value != facts.max_context.value)
+        # Copies of one network that read further apart are told by how far; one whose likeness is
+        # only recalled does not speak for it.
+        same.sort(
+            key=lambda other: (
+                other.max_context.value != facts.max_context.value,
+                other.is_recalled,
+            )
+        )
         key = name_key(facts.id)
         for other in same:
             names = (other.id, other.title, *other.names)

@@ -303,6 +303,11 @@ class ModelFacts:
     published_total_gb: Fact[float] | None = None
     recurrent_state_dtype: Fact[str] | None = None
 
+    @property
+    def is_recalled(self) -> bool:
+        """True when nobody saw a source of its dimensions."""
+        return any(fact.kind is FactKind.ASSUMED for fact in self.dims.values())
+
     def dim(self, name: str) -> int:
         """The value of a dimension. Raises KeyError when the model does not state it."""
         return self.dims[name].value
