@@ -282,11 +282,20 @@ class TotalsFacts(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LicenceTermFacts(Rule):
+    """A condition of a model's licence, in words of ours."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
     """One model: names, family, dimensions, layer sets and published variants.
 
     `hf_architecture` is the class that its config.json names first, by which engines look it up.
     `recurrent_state_dtype` is what its config.json asks for states to be kept in.
+    `licence_terms` are the conditions of its licence that somebody quoted: none known is not none.
     """
 
     id: str
@@ -300,6 +309,7 @@ class ModelFacts:
     max_context: Fact[int]
     hf_architecture: Fact[str] | None = None
     licence: Fact[str] | None = None
+    licence_terms: tuple[LicenceTermFacts, ...] = ()
     published_total_gb: Fact[float] | None = None
     recurrent_state_dtype: Fact[str] | None = None
 
