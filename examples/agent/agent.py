@@ -14,16 +14,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import openai
-from openai.types.chat import ChatCompletionChunk
+from openai.types.chat import ChatCompletionChunk, ChatCompletionToolParam
 
 MOST_STEPS = 8
 
-Message = dict[str, Any]
+Message = dict[str, Any]  # the SDK's types do not know the field of thinking
 Tool = Callable[..., Any]
 
 
@@ -36,7 +36,7 @@ def free_disk(machine: str) -> dict[str, Any]:
 
 
 TOOLS: Mapping[str, Tool] = {"free_disk": free_disk}
-DECLARED: list[dict[str, Any]] = [
+DECLARED: list[ChatCompletionToolParam] = [
     {
         "type": "function",
         "function": {
@@ -90,14 +90,14 @@ class Turn:
         return message
 
 
-def ask(client: openai.OpenAI, model: str, messages: list[Message]) -> Turn:
+def ask(client: openai.OpenAI, model: str, messages: list[Any], max_tokens: int) -> Turn:
     """One turn of the model."""
     turn = Turn()
-    chunks: Iterable[ChatCompletionChunk] = client.chat.completions.create(
+    chunks = client.chat.completions.create(
         model=model,
-        messages=messages,  # type: ignore[arg-type] # the field for thinking is not in its types
-        tools=DECLARED,  # type: ignore[arg-type]
-        max_tokens=1024,
+        messages=messages,
+        tools=DECLARED,
+        max_tokens=max_tokens,
         stream=True,
     )
     for chunk in chunks:
@@ -117,31 +117,40 @@ def result_of(call: Message, tools: Mapping[str, Tool]) -> Message:
     return {"role": "tool", "tool_call_id": call["id"], "content": content}
 
 
-def main() -> int:
-    """0 with an answer, 1 when the steps run out, 5 when a stream broke."""
-    parser = argparse.ArgumentParser(description="A model with tools.")
-    parser.add_argument("model")
-    parser.add_argument("question")
-    asked = parser.parse_args()
-    client = openai.OpenAI()
+def answered(client: openai.OpenAI, asked: argparse.Namespace) -> str | None:
+    """The answer once the model calls no more tools; None when the steps run out."""
     messages: list[Message] = [{"role": "user", "content": asked.question}]
     for _ in range(MOST_STEPS):
-        try:
-            turn = ask(client, asked.model, messages)
-        except openai.APIError as broken:
-            print(f"the turn is not whole: {broken}", file=sys.stderr)
-            return 5
+        turn = ask(client, asked.model, messages, asked.max_tokens)
         messages.append(turn.message())
         if not turn.calls:
-            print(turn.text)
-            return 0
+            return turn.text
         for call in messages[-1]["tool_calls"]:
             result = result_of(call, TOOLS)
             messages.append(result)
             shown = call["function"]
             print(f"{shown['name']}({shown['arguments']}) -> {result['content']}", file=sys.stderr)
-    print(f"no answer after {MOST_STEPS} steps", file=sys.stderr)
-    return 1
+    return None
+
+
+def main() -> int:
+    """0 with an answer, 1 when the steps run out, 5 when a stream broke."""
+    parser = argparse.ArgumentParser(description="A model with tools.")
+    parser.add_argument("model")
+    parser.add_argument("question")
+    parser.add_argument("--max-tokens", type=int, default=4096, help="of a turn, thinking included")
+    asked = parser.parse_args()
+    with openai.OpenAI() as client:
+        try:
+            answer = answered(client, asked)
+        except openai.APIError as broken:
+            print(f"the turn is not whole: {broken}", file=sys.stderr)
+            return 5
+    if answer is None:
+        print(f"no answer after {MOST_STEPS} steps", file=sys.stderr)
+        return 1
+    print(answer)
+    return 0
 
 
 if __name__ == "__main__":

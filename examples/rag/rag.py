@@ -67,7 +67,7 @@ def _passages_of(file: str, text: str) -> Iterator[Passage]:
             yield Passage(file, held[0][0], held[-1][0], lines)
             held.clear()
 
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             yield from whole()
         for part in _parts(line.strip()):
@@ -147,22 +147,10 @@ def cited(answer: str, given: Sequence[Passage]) -> set[int]:
     return {number for number in numbers if 1 <= number <= len(given)}
 
 
-def main() -> int:
-    """0 with an answer, 3 for a folder without texts."""
-    parser = argparse.ArgumentParser(description="Ask a folder of texts.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("question")
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--embedding-model", help="unless the same model embeds")
-    parser.add_argument("--passages", type=int, default=3)
-    parser.add_argument("--index", type=Path, help="where vectors are kept; unset, beside the folder")
-    parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    found = list(passages(asked.folder))
-    if not found:
-        print(f"no .md or .txt with text in it: {asked.folder}", file=sys.stderr)
-        return 3
-    client = openai.OpenAI()
+def answered(
+    client: openai.OpenAI, asked: argparse.Namespace, found: Sequence[Passage]
+) -> tuple[list[Passage], str]:
+    """The passages nearest to the question, and the answer from them."""
     embedder = asked.embedding_model or asked.model
     kept = asked.index or asked.folder.with_name(f"{asked.folder.resolve().name}.vectors.json")
     vectors = index(client, embedder, found, kept)
@@ -171,10 +159,32 @@ def main() -> int:
     reply = client.chat.completions.create(
         model=asked.model,
         messages=[{"role": "user", "content": prompt(asked.question, given)}],
-        max_tokens=256,
+        max_tokens=asked.max_tokens,
         temperature=0,
     )
-    answer = reply.choices[0].message.content or ""
+    return given, reply.choices[0].message.content or ""
+
+
+def main() -> int:
+    """0 with an answer, 3 for a folder without texts."""
+    parser = argparse.ArgumentParser(description="Ask a folder of texts.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("question")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--embedding-model", help="unless the same model embeds")
+    parser.add_argument("--passages", type=int, default=3)
+    parser.add_argument("--max-tokens", type=int, default=1024)
+    parser.add_argument(
+        "--index", type=Path, help="where vectors are kept; unset, beside the folder"
+    )
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    found = list(passages(asked.folder))
+    if not found:
+        print(f"no .md or .txt with text in it: {asked.folder}", file=sys.stderr)
+        return 3
+    with openai.OpenAI() as client:
+        given, answer = answered(client, asked, found)
     used = cited(answer, given)
     if asked.json:
         sources = [

@@ -27,13 +27,13 @@ WEATHER: ToolParam = {
 }
 
 
-def stream(client: anthropic.Anthropic, model: str, question: str, *, with_tools: bool) -> None:
+def stream(client: anthropic.Anthropic, asked: argparse.Namespace) -> None:
     """Print the answer as it comes, then the calls, which are whole only at the end."""
     with client.messages.stream(
-        model=model,
-        messages=[{"role": "user", "content": question}],
-        tools=[WEATHER] if with_tools else anthropic.omit,
-        max_tokens=256,
+        model=asked.model,
+        messages=[{"role": "user", "content": asked.question}],
+        tools=[WEATHER] if asked.tools else anthropic.omit,
+        max_tokens=asked.max_tokens,
     ) as events:
         for text in events.text_stream:
             print(text, end="", flush=True)
@@ -51,18 +51,21 @@ def main() -> int:
     parser.add_argument("model")
     parser.add_argument("question")
     parser.add_argument("--tools", action="store_true")
+    parser.add_argument("--max-tokens", type=int, default=1024)
     asked = parser.parse_args()
     # Address and key are in ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY. A 429 with Retry-After is
     # waited out by the SDK, as long as the gateway says.
-    client = anthropic.Anthropic(max_retries=5)
     try:
-        stream(client, asked.model, asked.question, with_tools=asked.tools)
+        with anthropic.Anthropic(max_retries=5) as client:
+            stream(client, asked)
     except anthropic.APIError as problem:
         response = getattr(problem, "response", None)
         # An error event comes after the status 200: the SDK raises it with that status.
         if response is not None and response.is_error:
             wait = response.headers.get("retry-after", "-")
-            print(f"\nrefused: {response.status_code} retry-after={wait}: {problem}", file=sys.stderr)
+            print(
+                f"\nrefused: {response.status_code} retry-after={wait}: {problem}", file=sys.stderr
+            )
             return REFUSED
         print(f"\nthe answer is not whole: {problem}", file=sys.stderr)
         return BROKEN

@@ -1,4 +1,4 @@
-"""The OpenAI SDK against the gateway: a stream, a tool, a stream that breaks, and a quota that is spent.
+"""The OpenAI SDK against the gateway: a stream, a tool, a stream that breaks, and a quota.
 
 export OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=hl_…
 python openai_chat.py kimi-k3 'Why is the sky blue?'
@@ -29,14 +29,14 @@ WEATHER: ChatCompletionToolParam = {
 }
 
 
-def stream(client: openai.OpenAI, model: str, question: str, *, with_tools: bool) -> None:
+def stream(client: openai.OpenAI, asked: argparse.Namespace) -> None:
     """Print the answer as it comes, then the calls, which are whole only at the end."""
     calls: dict[int, tuple[str, str]] = {}
     with client.chat.completions.create(
-        model=model,
-        messages=[{"role": "user", "content": question}],
-        tools=[WEATHER] if with_tools else openai.omit,
-        max_tokens=256,
+        model=asked.model,
+        messages=[{"role": "user", "content": asked.question}],
+        tools=[WEATHER] if asked.tools else openai.omit,
+        max_tokens=asked.max_tokens,
         stream=True,
         stream_options={"include_usage": True},
     ) as chunks:
@@ -62,13 +62,14 @@ def main() -> int:
     parser.add_argument("model")
     parser.add_argument("question")
     parser.add_argument("--tools", action="store_true")
+    parser.add_argument("--max-tokens", type=int, default=1024)
     asked = parser.parse_args()
-    # Address and key are in OPENAI_BASE_URL and OPENAI_API_KEY. A 429 with Retry-After is waited out
-    # by the SDK, as long as the gateway says and up to two minutes; a wait of hours (tokens of a day)
-    # is raised at once.
-    client = openai.OpenAI(max_retries=5)
+    # Address and key are in OPENAI_BASE_URL and OPENAI_API_KEY. A 429 with Retry-After is waited
+    # out by the SDK, as long as the gateway says and up to two minutes; a wait of hours (tokens of
+    # a day) is raised at once.
     try:
-        stream(client, asked.model, asked.question, with_tools=asked.tools)
+        with openai.OpenAI(max_retries=5) as client:
+            stream(client, asked)
     except openai.APIStatusError as refused:
         wait = refused.response.headers.get("retry-after", "-")
         print(f"\nrefused: {refused.status_code} retry-after={wait}: {refused}", file=sys.stderr)
