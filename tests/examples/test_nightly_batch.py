@@ -114,9 +114,7 @@ def test_a_night_that_is_cut_short_goes_on_the_next(
     assert before.missing > 0
 
     Path(night["ROWS"]).write_text(rows(ROWS + 1), "utf-8")
-    second = subprocess.run(
-        command, env=night, check=False, stdout=subprocess.DEVNULL, timeout=120
-    )
+    second = subprocess.run(command, env=night, check=False, stdout=subprocess.DEVNULL, timeout=120)
     assert second.returncode == 0
     status, text = report(night, 0, heavylift_command)
     assert status == 0
