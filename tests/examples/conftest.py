@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import pytest
-from tests.e2e.conftest import engine_home, smollm2
+from tests.e2e.conftest import engine_home, engine_store, smollm2
 
 from heavylift.gateway.quota import Limits
 from heavylift.gateway.store import open_store
@@ -25,7 +25,7 @@ from heavylift.launch.embedded import launch
 from heavylift.launch.runner import serve
 from heavylift.recipe.engines.embedded import KEY_SECRET, EmbeddedSettings
 
-__all__ = ["engine_home", "smollm2"]
+__all__ = ["engine_home", "engine_store", "smollm2"]
 
 REPOSITORY: Final = Path(__file__).parents[2]
 EXAMPLES: Final = REPOSITORY / "examples"
