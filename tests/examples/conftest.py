@@ -48,19 +48,26 @@ class Service:
     engine_key: str
     scripted_url: str
 
-    def key(self, **limits: int) -> str:
+    def key(self, name: str = "test", **limits: int) -> str:
         """A new key."""
         with open_store(self.folder) as store:
-            created = store.create_key(
-                secrets.token_hex(4), now_epoch_s=time.time(), limits=Limits(**limits)
-            )
+            created = store.create_key(name, now_epoch_s=time.time(), limits=Limits(**limits))
         return created.key
 
-    def requests(self, model: str) -> list[dict[str, Any]]:
-        """The bodies of the requests for a model as the gateway got them, oldest first."""
-        lines = (self.folder / "audit.jsonl").read_text("utf-8").removesuffix("\n").split("\n")
-        records = [json.loads(line) for line in lines]
-        return [json.loads(each["body"]) for each in records if each.get("model") == model]
+    def requests(self, key_name: str, count: int) -> list[dict[str, Any]]:
+        """The bodies of `count` requests of a key as the gateway got them, oldest first. A line of
+        the audit is written when its request has ended, which may be after its client went on.
+        """
+        found: list[dict[str, Any]] = []
+        end = time.monotonic() + 30
+        while len(found) < count and time.monotonic() < end:
+            whole, _, _ = (self.folder / "audit.jsonl").read_text("utf-8").rpartition("\n")
+            records = [json.loads(line) for line in whole.split("\n") if line]
+            found = [
+                json.loads(each["body"]) for each in records if each.get("key_name") == key_name
+            ]
+            time.sleep(0.01)
+        return found
 
 
 def quoted(text: str) -> str:
@@ -186,10 +193,10 @@ def program(name: str) -> ModuleType:
 
 @pytest.fixture
 def as_client(service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`as_client(concurrent=1)`: the environment of a client with a key of its own."""
+    """`as_client("name", concurrent=1)`: the environment of a client with a key of its own."""
 
-    def enter(**limits: int) -> None:
-        key = service.key(**limits)
+    def enter(name: str = "test", **limits: int) -> None:
+        key = service.key(name, **limits)
         monkeypatch.setenv("OPENAI_BASE_URL", f"{service.url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", key)
         monkeypatch.setenv("ANTHROPIC_BASE_URL", service.url)

@@ -23,12 +23,12 @@ def test_thinking_goes_back_byte_for_byte(
     turns after; the wrong call got its error back and was mended. The engine is scripted, because
     no model small enough for a test thinks and calls.
     """
-    as_client()
+    as_client("thinker")
     assert example("agent/agent.py", SCRIPTED, "Who has the most free disk?") == 0
     out, err = capsys.readouterr()
     assert out == "Zürich-3 has 1430 GB.\n"
     assert err.count("free_disk(") == 2
-    turns = [body["messages"] for body in service.requests(SCRIPTED) if "free disk" in str(body)]
+    turns = [body["messages"] for body in service.requests("thinker", count=3)]
     assert [len(messages) for messages in turns] == [1, 3, 5]
     for earlier, later in itertools.pairwise(turns):
         assert later[: len(earlier)] == earlier
