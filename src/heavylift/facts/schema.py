@@ -282,10 +282,19 @@ class TotalsFacts(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LicenceTermFacts(Rule):
+    """A condition of a model's licence, in words of ours."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
     """One model: names, family, dimensions, layer sets and published variants.
 
     `hf_architecture` is the class that its config.json names first, by which engines look it up.
+    `licence_terms` are the conditions of its licence that somebody quoted: none known is not none.
     """
 
     id: str
@@ -299,6 +308,7 @@ class ModelFacts:
     max_context: Fact[int]
     hf_architecture: Fact[str] | None = None
     licence: Fact[str] | None = None
+    licence_terms: tuple[LicenceTermFacts, ...] = ()
     published_total_gb: Fact[float] | None = None
 
     def dim(self, name: str) -> int:
