@@ -16,7 +16,7 @@ class HubFacts(Rule):
     {revision} and {path}; `info` is that of the description, empty when there is none.
     `token_files` may begin with a variable ($HF_HOME) or ~. `chosen_by` are variables that make
     this hub the one that is asked, `offline_variables` those that forbid to ask. `transfer`: the
-    library that `fetch` moves whole files with; empty = none of ours.
+    library that `fetch` moves whole files with; empty = plain HTTP.
     """
 
     id: str

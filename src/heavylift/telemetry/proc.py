@@ -300,7 +300,11 @@ _LISTEN: Final = "0A"
 
 
 def parse_listening(text: str) -> frozenset[int]:
-    """TCP ports listened on, from /proc/net/tcp or tcp6."""
+    """TCP ports listened on, from /proc/net/tcp or tcp6. Raises PRE101 for a text without their
+    heading.
+    """
+    if "local" not in text.partition("\n")[0]:
+        raise unreadable("/proc/net/tcp", "no heading")
     ports = set()
     for line in text.splitlines():
         fields = line.split()
