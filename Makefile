@@ -23,8 +23,11 @@ $(STAMP): pyproject.toml requirements/dev.txt
 demo: setup
 	$(BIN)/heavylift demo
 
+# A file at a time for each worker, in the order of the folders: the long ones come first.
+TEST_WORKERS ?= 2
+
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # A real Slurm on this machine (Debian: slurm-wlm, munge) takes our batch scripts.
 test-slurm: setup

@@ -22,6 +22,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -459,7 +460,8 @@ def cases_of(rows: Iterable[Row], bench: Bench) -> tuple[list[Case], dict[str, i
         if isinstance(service, str):
             left_out[service] += 1
         else:
-            cases.append(Case(row, service))
+            # Fits that leave out one sweep each ask for nearly the same costs again and again.
+            cases.append(Case(row, cache(service)))
     return cases, dict(left_out)
 
 
@@ -788,11 +790,12 @@ def cross_validated(cases: Sequence[Case]) -> list[Score]:
             if judged[1] > KNOWN_WIDTH * judged[0]:
                 continue
             known += [_in(fit.residuals[i], judged) for i in inside]
+    of_thin = thin_residuals(cases)
     thin = [
         hit
         for key, group in by_class(cases).items()
         if key not in fits or not _counts_as_known(key, fits)
-        for hit in _thin_hits(key, group, thin_residuals(cases))
+        for hit in _thin_hits(key, group, of_thin)
     ]
     unseen = unseen_residuals(cases, fits)
     for key, residuals in unseen.items():

@@ -67,7 +67,7 @@ def test_a_real_engine_passes_what_a_small_model_can_do(
             markers=tuple(m for each in Catalog().reply_formats() for m in each.markers),
             model="smollm2",
             skip=("tools", "structured", "images", "reasoning", "context.ladder"),
-            answer_tokens=48,
+            answer_tokens=24,
             concurrency=2,
         )
         verification = asyncio.run(verify.run(wish, lambda _: None))

@@ -164,12 +164,15 @@ def named(wish: str | None, model: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedWish:
-    """What the embedded engine is to serve: a model's id or a GGUF file, and how wide."""
+    """What the embedded engine is to serve: a model's id or a GGUF file, how wide, and whether
+    `embeddings` as well.
+    """
 
     model: str
     slot_tokens: int = 1024
     slots: int = 4
     port: int = 0
+    embeddings: bool = False
 
 
 def write_embedded(wish: EmbeddedWish, folder: Path) -> None:
@@ -206,6 +209,7 @@ def _settings(path: str, model: str, wish: EmbeddedWish) -> embedded.EmbeddedSet
         slot_tokens=wish.slot_tokens,
         slots=wish.slots,
         port=wish.port,
+        embeddings=wish.embeddings,
     )
 
 

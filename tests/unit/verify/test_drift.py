@@ -73,19 +73,24 @@ def test_requests_that_fail_are_counted_over_the_whole_run() -> None:
     assert drift_results({}, (), (0, 0), chance())[0].status is Status.UNKNOWN
 
 
+TRIALS_A_ROUND = 20
+
+
 def test_a_soak_goes_through_its_checks_until_its_time_is_over(
     verify: Callable[..., Verification],
 ) -> None:
     """Trials add up over the rounds, the run has checks of its own."""
-    verification = verify(
-        load("obliging"), profile=Profile.SOAK, only=("basics.chat", "basics.stream"), soak_s=1.5
-    )
-    found = {check.id: check for check in verification.checks}
+    only = ("basics.chat", "basics.stream")
+    for soak_s in (1.5, 12.0, 96.0):  # on a busy machine one round takes longer than the first
+        verification = verify(load("obliging"), profile=Profile.SOAK, only=only, soak_s=soak_s)
+        found = {check.id: check for check in verification.checks}
+        if found["basics.chat"].trials > TRIALS_A_ROUND:
+            break
     assert set(found) == {
         "basics.chat", "basics.stream", "soak.errors", "soak.first_token", "soak.pace",
     }  # fmt: skip
-    assert found["basics.chat"].trials % 20 == 0
-    assert found["basics.chat"].trials >= 40
+    assert found["basics.chat"].trials % TRIALS_A_ROUND == 0
+    assert found["basics.chat"].trials > TRIALS_A_ROUND
     assert found["basics.stream"].status is Status.PASS
     assert found["soak.errors"].status is Status.PASS
     assert found["soak.errors"].figures["error_ratio"] == 0
