@@ -132,18 +132,19 @@ class Job:
 
     @cached_property
     def variant(self) -> VariantFacts | None:
-        """The planned form of the weights; None for one that nobody published."""
-        return next((v for v in self.model.variants if v.id == self.plan.variant), None)
+        """The planned form of the weights; None for one made by a rule that nobody published."""
+        known = self.model.variants
+        return next((each for each in known if each.id == self.plan.variant), None)
 
     @property
     def variant_repo(self) -> str | None:
         """The repository of the planned variant; None when none is published under a name."""
-        return self.variant.repo if self.variant is not None else None
+        return None if self.variant is None else self.variant.repo
 
     @property
     def variant_format(self) -> str:
         """The file format of the planned variant; empty for a form that nobody published."""
-        return self.variant.format if self.variant is not None else ""
+        return "" if self.variant is None else self.variant.format
 
     @cached_property
     def model_path(self) -> str | None:
