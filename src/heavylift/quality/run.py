@@ -17,7 +17,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.quality import compare, stats
 from heavylift.quality.forced import NotScored, compared
 from heavylift.quality.grade import grade
-from heavylift.quality.imports import read_answers
+from heavylift.quality.imports import named_model, read_answers
 from heavylift.quality.programs import program
 from heavylift.quality.records import Answer, Comparison, Divergence, Question
 from heavylift.quality.sandbox import Sandbox
@@ -106,7 +106,7 @@ async def _answers(
     wish: Wish, source: Endpoint | Path, side: ServedModel, on_answer: OnAnswer, *, again: int = 0
 ) -> tuple[Sequence[Answer], ServedModel]:
     if isinstance(source, Path):
-        return read_answers(source), side
+        return read_answers(source), replace(side, model=side.model or named_model(source))
     async with Client(source, limits=wish.limits) as client:
         model = side.model or (await client.first_model()).id
         identity = await client.identity()

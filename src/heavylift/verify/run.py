@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
@@ -18,8 +19,9 @@ from heavylift.records.served_model import ServedModel
 from heavylift.telemetry import engine_queue
 from heavylift.telemetry.collect_gpus import Command
 from heavylift.telemetry.engine_queue import MetricNames
-from heavylift.telemetry.gpu_watch import PERIOD_S, GpuWatch
-from heavylift.verify.drift import Point, drift_results
+from heavylift.telemetry.gpu_watch import PERIOD_S, GpuWatch, is_here
+from heavylift.telemetry.process_memory import MemoryWatch
+from heavylift.verify.drift import HostMemory, Point, drift_results
 from heavylift.verify.judge import Tally, verdict
 from heavylift.verify.memory import gpu_results
 from heavylift.verify.probes.base import Ask, MakeProbe, Probe, Server, Situation
@@ -256,6 +258,7 @@ async def run(
         identity = await client.identity()
         period_s = _SOAK_READ_S if wish.soak_s > _SOAK_READ_S**2 else PERIOD_S
         watch = await stack.enter_async_context(GpuWatch(wish.gpu_command, period_s))
+        memory = await stack.enter_async_context(MemoryWatch(_port_here(wish), period_s))
         verifier = _Verifier(client, other, server, wish)
         checks = chosen(
             wish.checks,
@@ -265,7 +268,7 @@ async def run(
             skip=wish.skip,
         )
         found = await _rounds(verifier, checks, wish, on_check, on_round)
-    results = [*wish.extra_results, *found, *_of_the_run(verifier, watch, wish)]
+    results = [*wish.extra_results, *found, *_of_the_run(verifier, watch, memory, wish)]
     return Verification(
         subject=_subject(wish, server, identity),
         profile=wish.profile,
@@ -285,13 +288,18 @@ async def _rounds(
     on_check: OnCheck,
     on_round: OnRound,
 ) -> list[CheckResult]:
-    """The checks once, and in a soak again until its time is over; each with all its trials."""
+    """The checks once, and in a soak again until its time is over.
+
+    The first round is whole, or some checks would have no trial; a later one ends with the time.
+    """
     began_at = time.perf_counter()
     tallies = {check.id: Tally(check, expected=wish.expected) for check in checks}
     number = 0
     while True:
         ladder_is_broken = False
         for check in checks:
+            if number and time.perf_counter() - began_at >= wish.soak_s:
+                break
             check_began_at = time.perf_counter()
             if ladder_is_broken and check.probe == "needle":
                 # What fails on one rung of the ladder has no better chance on the next.
@@ -311,16 +319,33 @@ async def _rounds(
         on_round(number, seconds)
 
 
-def _of_the_run(verifier: _Verifier, watch: GpuWatch, wish: Wish) -> Iterator[CheckResult]:
+def _of_the_run(
+    verifier: _Verifier, watch: GpuWatch, memory: MemoryWatch, wish: Wish
+) -> Iterator[CheckResult]:
     """What only the run as a whole can say: memory of the GPUs, drift."""
-    memory = gpu_results(watch.points, wish.plan)
+    of_gpus = gpu_results(watch.points, wish.plan)
     if "memory" not in wish.skip and (not wish.only or "memory" in wish.only):
-        yield from memory
+        yield from of_gpus
     if wish.soak_s:
         chance = random.Random(wish.seed).random  # noqa: S311 - resampling, not secrecy
+        host = None
+        if memory.serving is not None:
+            host = HostMemory(
+                name=f"{memory.serving.name} ({memory.serving.pid})",
+                points=memory.points,
+                available_bytes=memory.available_bytes,
+            )
         yield from drift_results(
-            verifier.latencies, watch.points, (verifier.requests, verifier.lost), chance
+            verifier.latencies, watch.points, (verifier.requests, verifier.lost), chance, host
         )
+
+
+def _port_here(wish: Wish) -> int | None:
+    """The port whose processes a soak watches; None for another machine's, or without a soak."""
+    if not wish.soak_s or not is_here(wish.endpoint.base_url):
+        return None
+    address = urlsplit(wish.endpoint.base_url)
+    return address.port or (443 if address.scheme == "https" else 80)
 
 
 async def _look(client: Client, wish: Wish) -> Server:

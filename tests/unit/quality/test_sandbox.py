@@ -28,13 +28,20 @@ QUESTION = Question(
 RIGHT = "Here it is:\n```python\ndef double(x):\n    return 2 * x\n```\nDone."
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Sandbox:
-    """One that holds; machines that offer none refuse, which has a test of its own."""
-    try:
-        return asyncio.run(open_sandbox())
-    except HeavyliftError as refusal:
-        pytest.skip(f"no way to isolate a program here: {refusal}")
+@pytest.fixture(scope="module", params=["bubblewrap", "unshare"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    """Each way to isolate that holds here; where none does the command refuses, which has a test
+    of its own.
+    """
+    way = next((each for each in module.ways() if each.name == request.param), None)
+    if way is None:
+        pytest.skip(f"{request.param} is not installed here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ways", lambda: (way,))
+        try:
+            return asyncio.run(open_sandbox())
+        except HeavyliftError as refusal:
+            pytest.skip(f"{request.param} isolates nothing here: {refusal}")
 
 
 def ran(sandbox: Sandbox, source: str, seconds: float = 10.0) -> Ran:
