@@ -100,6 +100,24 @@ def test_a_sandbox_that_leaks_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         asyncio.run(open_sandbox())
 
 
+def test_a_home_that_is_the_folder_for_temporary_files_is_no_leak(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in many containers: what is written there does not arrive outside."""
+    monkeypatch.setenv("HOME", "/tmp")
+    assert asyncio.run(module._leak(sandbox)) is None
+
+
+def test_what_arrives_outside_is_a_leak_and_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is called inside."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_one = Sandbox(name="none", command=("/usr/bin/env",), builds_root=False)
+    assert asyncio.run(module._leak(open_one)) == "writing"
+    assert not list(tmp_path.iterdir())
+
+
 # --- grading -------------------------------------------------------------------------------------
 
 
