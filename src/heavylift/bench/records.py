@@ -254,14 +254,19 @@ class MetricChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Two runs side by side. `pairs`: requests with the same prompt in both; 0 = unpaired.
+    """Two runs side by side. `pairs`: requests with the same prompt that succeeded in both; 0 =
+    unpaired. Latencies are of those alone: `errors` compares the share of requests that failed.
 
-    `target_*`: what was measured; None = the file holds only its requests.
+    `requests_*`: how many succeeded and failed. `target_*`: what was measured; None = the file
+    holds only its requests.
     """
 
     a: str
     b: str
     pairs: int
+    requests_a: RequestCounts
+    requests_b: RequestCounts
+    errors: MetricChange
     changes: tuple[MetricChange, ...]
     target_a: ServedModel | None = None
     target_b: ServedModel | None = None

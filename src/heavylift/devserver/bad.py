@@ -113,6 +113,7 @@ BAD_SERVERS: Final = (
     _defect(Defect.LIMIT_CRASHES, "context.just_over", "server_error"),
     _defect(Defect.PICTURE_CRASHES, "images.oversize", "server_error"),
     _defect(Defect.PICTURE_UNREAD, "images.broken", "not_refused"),
+    _defect(Defect.PICTURE_INVENTED, "images.remote", "never_fetched"),
     _defect(Defect.EFFORT_REFUSED, "reasoning.effort"),
     _defect(Defect.CACHE_FORGETS, "basics.two_turns", "wrong_answer"),
     # Gateways, and pools apart, that do not pass on what the engine says.

@@ -24,7 +24,7 @@ from heavylift.telemetry.process_memory import MemoryWatch
 from heavylift.verify.drift import HostMemory, Point, drift_results
 from heavylift.verify.judge import Tally, verdict
 from heavylift.verify.memory import gpu_results
-from heavylift.verify.probes.base import Ask, MakeProbe, Probe, Server, Situation
+from heavylift.verify.probes.base import Ask, MakeProbe, Probe, Remote, Server, Situation
 from heavylift.verify.records import (
     Check,
     CheckResult,
@@ -33,6 +33,7 @@ from heavylift.verify.records import (
     Trial,
     Verification,
 )
+from heavylift.verify.remote import PictureHost
 from heavylift.verify.suites import PROBES, chosen
 from heavylift.wire.client import (
     CHAT,
@@ -129,9 +130,12 @@ class Wish:
 class _Verifier:
     """One verification being run."""
 
-    def __init__(self, client: Client, other: Client | None, server: Server, wish: Wish) -> None:
+    def __init__(
+        self, client: Client, other: Client | None, server: Server, wish: Wish, remote: Remote
+    ) -> None:
         self._client = client
         self._other = other
+        self._remote = remote
         self._server = server
         self._wish = wish
         self._room = asyncio.Semaphore(wish.concurrency)
@@ -184,6 +188,7 @@ class _Verifier:
             prose=self._wish.prose,
             extra=self._wish.extra,
             earlier=self._wish.earlier,
+            remote=self._remote,
         )
         async with self._room:
             trial = await self._driven(check, situation)
@@ -259,7 +264,9 @@ async def run(
         period_s = _SOAK_READ_S if wish.soak_s > _SOAK_READ_S**2 else PERIOD_S
         watch = await stack.enter_async_context(GpuWatch(wish.gpu_command, period_s))
         memory = await stack.enter_async_context(MemoryWatch(_port_here(wish), period_s))
-        verifier = _Verifier(client, other, server, wish)
+        near = is_here(wish.endpoint.base_url)
+        pictures = await stack.enter_async_context(PictureHost(reachable=near))
+        verifier = _Verifier(client, other, server, wish, pictures)
         checks = chosen(
             wish.checks,
             wish.profile,

@@ -31,3 +31,15 @@ def lines(record: Comparison) -> Iterator[str]:
             f"{glyphs()[mark]} {change.metric:<9}{change.a * 1e3:>10.1f}{change.b * 1e3:>10.1f}"
             f"{change.difference * 1e3:>+9.1f}  {bounds:<20} {text(f'bench.{word}')}"
         )
+    errors = record.errors
+    mark, word = words[errors.is_worse]
+    yield f"{glyphs()[mark]} " + text(
+        "bench.compared_errors",
+        failed_a=record.requests_a.failed,
+        all_a=record.requests_a.ok + record.requests_a.failed,
+        failed_b=record.requests_b.failed,
+        all_b=record.requests_b.ok + record.requests_b.failed,
+        low=f"{errors.low:+.1%}",
+        high=f"{errors.high:+.1%}",
+        word=text(f"bench.{word}"),
+    )

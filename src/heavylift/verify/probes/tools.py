@@ -226,7 +226,8 @@ def structured(situation: Situation, params: Params) -> Probe:
     try:
         value = msgspec.json.decode(outcome.reply.text)
     except UNDECODABLE:
-        return verdict("not_json", outcome)
+        cut = outcome.reply.finish_reason == "length"
+        return verdict("truncated" if cut else "not_json", outcome)
     if params["form"] == "json_object":
         return verdict(None if isinstance(value, dict) else "not_json", outcome)
     problem = schema_problem(value, schema)
@@ -249,6 +250,8 @@ def _tool_trouble(situation: Situation, outcome: Outcome) -> Trial | None:
     reply = outcome.reply
     if not reply.tool_calls and any(marker in reply.reasoning for marker in situation.markers):
         return verdict("call_in_thinking", outcome)
+    if reply.failure is Failure.TOOL_ARGUMENTS_INVALID and reply.finish_reason == "length":
+        return verdict("truncated", outcome)  # cut at the room it had, not made wrong
     if reply.failure is not None:
         return verdict(str(reply.failure), outcome)
     if not reply.tool_calls:
