@@ -205,8 +205,17 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> str:
     try:
         return archive.read(name).decode("utf-8")
     except NotImplementedError as problem:
-        raise HeavyliftError("ENV063", {"path": str(path), "package": "backports.zstd"}) from problem
-    except (ValueError, KeyError, OSError, EOFError, zlib.error, _unpacking().BadZipFile) as problem:
+        raise HeavyliftError(
+            "ENV063", {"path": str(path), "package": "backports.zstd"}
+        ) from problem
+    except (
+        ValueError,
+        KeyError,
+        OSError,
+        EOFError,
+        zlib.error,
+        _unpacking().BadZipFile,
+    ) as problem:
         raise _unusable(path, str(problem)) from problem
 
 

@@ -1,4 +1,4 @@
-"""Pictures behind an address of this machine, to learn whether a server fetches what it is told to."""
+"""Pictures behind an address of this machine: whether a server fetches what it is told to."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,3 +148,21 @@ def test_a_run_against_its_like_shows_no_difference() -> None:
 def test_an_improvement_is_one() -> None:
     """Below zero with its whole interval."""
     assert compared(run(0.05, seed=1), run(0.0, seed=2))["ttft_p50"].is_worse is False
+
+
+def test_a_run_that_fails_more_is_worse_however_fast_the_rest_is() -> None:
+    """Half of the requests lost and the others twice as fast: latencies alone would call it better.
+    Without a failure anywhere the interval still has a width.
+    """
+    good = run(0.3, seed=1)
+    lossy = [
+        replace(each, failure=Failure.STREAM_BROKEN) if number % 2 else each
+        for number, each in enumerate(run(0.0, seed=2))
+    ]
+    comparison = compare(good, lossy, names=("a", "b"), chance=random.Random(5).random)
+    assert comparison.errors.is_worse is True
+    assert comparison.errors.difference == 0.5
+    assert comparison.requests_b.failures == {"stream_broken": 30}
+    same = compare(good, good, names=("a", "b"), chance=random.Random(5).random)
+    assert same.errors.is_worse is None
+    assert same.errors.low < 0 < same.errors.high

@@ -150,7 +150,7 @@ def test_runs_of_several_models_are_not_mixed(tmp_path: Path) -> None:
 def test_a_wrong_sample_of_lm_eval_says_why(
     tmp_path: Path, row: dict[str, Any], text: str, failure: str | None
 ) -> None:
-    """Nothing found by the filter, nothing said; of given choices the likeliest is what was said."""
+    """Nothing found by the filter, nothing said; of choices the likeliest is what was said."""
     path = tmp_path / f"samples_gsm8k_{STAMP}.jsonl"
     path.write_text(json.dumps(row))
     (answer,) = read_answers(path)

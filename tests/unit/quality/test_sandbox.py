@@ -104,7 +104,7 @@ def test_a_home_that_is_the_folder_for_temporary_files_is_no_leak(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in many containers: what is written there does not arrive outside."""
-    monkeypatch.setenv("HOME", "/tmp")
+    monkeypatch.setenv("HOME", "/tmp")  # noqa: S108 - as it is in containers
     assert asyncio.run(module._leak(sandbox)) is None
 
 

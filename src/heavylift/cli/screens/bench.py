@@ -116,7 +116,9 @@ def _waits(record: Report) -> str:
         seconds = record.settings.get(f"limit_{name}_s")
         return text("bench.no_limit") if seconds is None else f"{seconds:g} s"
 
-    return text("bench.waits", **{name: shown(name) for name in ("connect", "first_byte", "gap", "total")})
+    return text(
+        "bench.waits", **{name: shown(name) for name in ("connect", "first_byte", "gap", "total")}
+    )
 
 
 def _forecast(stage: Stage) -> Iterator[str]:
