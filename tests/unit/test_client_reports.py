@@ -90,7 +90,7 @@ def measured(scenario: str, **given: Any) -> tuple[Report, ScriptedServer]:
 
 
 def test_no_slow_client_is_in_any_path() -> None:
-    """httpx rechecks every connection of its pool per request; clients built on it do too."""
+    """Httpx rechecks every connection of its pool per request; clients built on it do too."""
     line = re.compile(r"^\s*(?:import|from) (\w+)", re.MULTILINE)
     imported = {
         name
@@ -140,7 +140,7 @@ def test_the_waits_in_force_stand_in_the_report() -> None:
 
 
 def test_a_stage_that_stalls_does_not_stop_the_sweep() -> None:
-    """The third request of all hangs for ever; the stage ends, is invalid, and the next one runs."""
+    """The third request hangs for ever; its stage ends, is invalid, and the next one runs."""
     loads = tuple(
         Load(kind=LoadKind.CLOSED, requests=4, concurrency=concurrency) for concurrency in (1, 2)
     )

@@ -20,6 +20,8 @@ _FEWEST: Final = 8
 """Points in a third of the run that say anything of it."""
 _TICK_S: Final = 0.001
 """Latencies below a millisecond are the host's, not the engine's: growth counts from there."""
+_KEPT_WAITING: Final = 0.05
+"""More of its ready time in which an engine waits for a processor than before: neighbours."""
 _MOST: Final = 400
 """Points of a third that are resampled: more say nothing new."""
 SLOWER: Final = 0.10
@@ -34,12 +36,15 @@ _HOUR_S: Final = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HostMemory:
-    """What the engine's processes held over time, in bytes, and what the machine had left."""
+class HostSide:
+    """The engine's processes on this machine over time: bytes held, and the share of their ready
+    time in which they waited for a processor; and what the machine had left.
+    """
 
     name: str
     points: Sequence[Point]
     available_bytes: int | None
+    waits: Sequence[Point] = ()
 
 
 def drift_results(
@@ -47,7 +52,7 @@ def drift_results(
     gpus: Sequence[GpuReading],
     outcomes: tuple[int, int],
     chance: Chance,
-    host: HostMemory | None = None,
+    host: HostSide | None = None,
 ) -> tuple[CheckResult, ...]:
     """The checks of a soak. `latencies` by name; `outcomes`: requests, and how many of them did not
     arrive whole; `host` None = the engine's processes were not to be seen.
@@ -61,7 +66,7 @@ def drift_results(
     )
     results = [_judged("soak.errors", errors, Status.FAIL)]
     results += [
-        _judged(f"soak.{name}", latency_drift(points, chance), Status.WARN)
+        _judged(f"soak.{name}", latency_drift(points, chance, host), Status.WARN)
         for name, points in latencies.items()
     ]
     if gpus:
@@ -76,10 +81,12 @@ _ALLOWED: Final = 0.001
 """One request in a thousand."""
 
 
-def latency_drift(points: Sequence[Point], chance: Chance) -> Trial:
+def latency_drift(points: Sequence[Point], chance: Chance, host: HostSide | None = None) -> Trial:
     """Whether the median of the last third lies above that of the first, beyond `SLOWER`.
 
-    The lower end of the bootstrap interval decides: a wavering server is not a slowing one.
+    The lower end of the bootstrap interval decides: a wavering server is not a slowing one. Where
+    the engine also waited longer for a processor than before, its neighbours may have done it:
+    then nothing can be concluded of the engine.
     """
     early, late = _thirds(points)
     if min(len(early), len(late)) < _FEWEST:
@@ -110,14 +117,17 @@ def latency_drift(points: Sequence[Point], chance: Chance) -> Trial:
             "slope_low_s_per_hour": within.low,
             "slope_high_s_per_hour": within.high,
         }
-    return Trial(
-        reason="latency_drifts" if interval.low > SLOWER else None,
-        evidence=evidence,
-        figures=figures,
-    )
+    if interval.low <= SLOWER:
+        return Trial(evidence=evidence, figures=figures)
+    kept = _thirds(() if host is None else host.waits)
+    if min(map(len, kept)) >= _FEWEST and mean(kept[1]) - mean(kept[0]) > _KEPT_WAITING:
+        first, last = (f"{mean(third):.0%}" for third in kept)
+        evidence += f"; waited for a processor {first} of its time, then {last}"
+        return Trial(reason="host_busier", evidence=evidence, figures=figures, undecided=True)
+    return Trial(reason="latency_drifts", evidence=evidence, figures=figures)
 
 
-def host_memory_drift(host: HostMemory, chance: Chance) -> Trial:
+def host_memory_drift(host: HostSide, chance: Chance) -> Trial:
     """Whether the engine's processes grow so fast that the machine is full within `HORIZON_HOURS`.
 
     The first third is not looked at: an engine fills its buffers as the first requests come. The

@@ -20,8 +20,8 @@ from heavylift.telemetry import engine_queue
 from heavylift.telemetry.collect_gpus import Command
 from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.telemetry.gpu_watch import PERIOD_S, GpuWatch, is_here
-from heavylift.telemetry.process_memory import MemoryWatch
-from heavylift.verify.drift import HostMemory, Point, drift_results
+from heavylift.telemetry.process_watch import ProcessWatch
+from heavylift.verify.drift import HostSide, Point, drift_results
 from heavylift.verify.judge import Tally, verdict
 from heavylift.verify.memory import gpu_results
 from heavylift.verify.probes.base import Ask, MakeProbe, Probe, Remote, Server, Situation
@@ -263,7 +263,7 @@ async def run(
         identity = await client.identity()
         period_s = _SOAK_READ_S if wish.soak_s > _SOAK_READ_S**2 else PERIOD_S
         watch = await stack.enter_async_context(GpuWatch(wish.gpu_command, period_s))
-        memory = await stack.enter_async_context(MemoryWatch(_port_here(wish), period_s))
+        processes = await stack.enter_async_context(ProcessWatch(_port_here(wish), period_s))
         near = is_here(wish.endpoint.base_url)
         pictures = await stack.enter_async_context(PictureHost(reachable=near))
         verifier = _Verifier(client, other, server, wish, pictures)
@@ -275,7 +275,7 @@ async def run(
             skip=wish.skip,
         )
         found = await _rounds(verifier, checks, wish, on_check, on_round)
-    results = [*wish.extra_results, *found, *_of_the_run(verifier, watch, memory, wish)]
+    results = [*wish.extra_results, *found, *_of_the_run(verifier, watch, processes, wish)]
     return Verification(
         subject=_subject(wish, server, identity),
         profile=wish.profile,
@@ -327,20 +327,21 @@ async def _rounds(
 
 
 def _of_the_run(
-    verifier: _Verifier, watch: GpuWatch, memory: MemoryWatch, wish: Wish
+    verifier: _Verifier, watch: GpuWatch, processes: ProcessWatch, wish: Wish
 ) -> Iterator[CheckResult]:
     """What only the run as a whole can say: memory of the GPUs, drift."""
-    of_gpus = gpu_results(watch.points, wish.plan)
+    memory = gpu_results(watch.points, wish.plan)
     if "memory" not in wish.skip and (not wish.only or "memory" in wish.only):
-        yield from of_gpus
+        yield from memory
     if wish.soak_s:
         chance = random.Random(wish.seed).random  # noqa: S311 - resampling, not secrecy
         host = None
-        if memory.serving is not None:
-            host = HostMemory(
-                name=f"{memory.serving.name} ({memory.serving.pid})",
-                points=memory.points,
-                available_bytes=memory.available_bytes,
+        if processes.serving is not None:
+            host = HostSide(
+                name=f"{processes.serving.name} ({processes.serving.pid})",
+                points=processes.points,
+                available_bytes=processes.available_bytes,
+                waits=processes.waits,
             )
         yield from drift_results(
             verifier.latencies, watch.points, (verifier.requests, verifier.lost), chance, host

@@ -11,7 +11,7 @@ from heavylift.devserver.library import load
 from heavylift.telemetry.gpu_readings import GpuReading
 from heavylift.verify.drift import (
     HORIZON_HOURS,
-    HostMemory,
+    HostSide,
     drift_results,
     host_memory_drift,
     latency_drift,
@@ -80,10 +80,10 @@ MIB = 2**20
 LEFT = 20 * 2**30
 
 
-def host(mib_per_hour: float, start_mib: float = 0.0) -> HostMemory:
+def host(mib_per_hour: float, start_mib: float = 0.0) -> HostSide:
     """An hour of an engine's memory that grows, wavers by a MiB, and fills buffers at the start."""
     draw = random.Random(9).random
-    return HostMemory(
+    return HostSide(
         name="engine (7)",
         points=[
             (
@@ -127,7 +127,7 @@ def test_too_few_looks_have_no_slope() -> None:
     """Nor has none, nor many at one moment."""
     assert trend([], chance()) is None
     assert trend([(0.0, 1.0)] * 50, chance()) is None
-    assert host_memory_drift(HostMemory(name="e", points=[], available_bytes=1), chance()).undecided
+    assert host_memory_drift(HostSide(name="e", points=[], available_bytes=1), chance()).undecided
 
 
 def test_a_leak_that_fills_the_machine_within_a_week_is_named() -> None:
@@ -143,7 +143,7 @@ def test_a_leak_that_fills_the_machine_within_a_week_is_named() -> None:
     assert LEFT / low < HORIZON_HOURS
     assert "in 10" in fast.evidence  # hours until the machine is full
     assert (slow.reason, buffers.reason) == (None, None)
-    unknown = HostMemory(name="e", points=host(200).points, available_bytes=None)
+    unknown = HostSide(name="e", points=host(200).points, available_bytes=None)
     assert host_memory_drift(unknown, chance()).reason is None
 
 
@@ -153,6 +153,21 @@ def test_a_latencys_slope_stands_beside_its_growth() -> None:
     assert figures["slope_s_per_hour"] == pytest.approx(0.1, abs=0.02)
     low, high = figures["slope_low_s_per_hour"], figures["slope_high_s_per_hour"]
     assert 0 < low < figures["slope_s_per_hour"] < high
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "reason"),
+    [(0.02, 0.30, "host_busier"), (0.30, 0.31, "latency_drifts"), (0.30, 0.02, "latency_drifts")],
+)
+def test_a_host_that_grew_busier_is_told_from_an_engine_that_slowed(
+    early: float, late: float, reason: str
+) -> None:
+    """Its processes stood ready and waited for a processor: the neighbours' doing, or nobody's."""
+    waits = [(at * HOUR_S / 60, early if at < 30 else late) for at in range(60)]
+    side = HostSide(name="e", points=[], available_bytes=None, waits=waits)
+    trial = latency_drift(wavering(0.5), chance(), side)
+    assert (trial.reason, trial.undecided) == (reason, reason == "host_busier")
+    assert latency_drift(wavering(0.0), chance(), side).reason is None
 
 
 def test_requests_that_fail_are_counted_over_the_whole_run() -> None:

@@ -1,4 +1,4 @@
-"""How much memory the processes behind a port of this machine hold of their own, over time."""
+"""The processes behind a port of this machine: memory of their own, waits for a processor."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Final, Self
 from heavylift.telemetry.proc import own_memory_bytes, parse_listeners, parse_meminfo
 
 _PROC: Final = Path("/proc")
+_NS: Final = 1e9
 _FORWARDERS: Final = frozenset(
     {"docker-proxy", "rootlessport", "slirp4netns", "pasta", "ssh", "sshd", "kubectl", "socat"}
 )
@@ -76,11 +77,26 @@ def held_bytes(pid: int, proc: Path = _PROC) -> int | None:
     return sum(known) if known else None
 
 
-class MemoryWatch:
+def processor_s(pid: int, proc: Path = _PROC) -> tuple[float, float]:
+    """Seconds that a process and its descendants have run on a processor, and that they have stood
+    ready and waited for one; both 0 where the kernel keeps no such counts.
+    """
+    ran = waited = 0
+    for each in family(pid, proc):
+        with suppress(OSError):
+            for task in (proc / str(each) / "task").iterdir():
+                with suppress(OSError, ValueError):
+                    counts = (task / "schedstat").read_text("ascii").split()
+                    ran, waited = ran + int(counts[0]), waited + int(counts[1])
+    return ran / _NS, waited / _NS
+
+
+class ProcessWatch:
     """Looks at the processes behind a port again and again inside `async with`.
 
-    `points` are seconds after the start and bytes held; `available_bytes` is what the machine had
-    left at the start. `port` None, or one whose process cannot be seen = nothing is watched.
+    `points` are seconds after the start and bytes held, `waits` the share of their ready time in
+    which they waited for a processor since the look before; `available_bytes` is what the machine
+    had left at the start. `port` None, or one whose process cannot be seen = nothing is watched.
     """
 
     def __init__(self, port: int | None, period_s: float) -> None:
@@ -90,6 +106,7 @@ class MemoryWatch:
         self.serving: Serving | None = None
         self.available_bytes: int | None = None
         self.points: list[tuple[float, float]] = []
+        self.waits: list[tuple[float, float]] = []
 
     async def __aenter__(self) -> Self:
         if self._port is not None:
@@ -113,8 +130,15 @@ class MemoryWatch:
 
     async def _watch(self, pid: int) -> None:
         began_at = time.perf_counter()
+        before = processor_s(pid)
         while (held := held_bytes(pid)) is not None:
-            self.points.append((time.perf_counter() - began_at, float(held)))
+            at_s = time.perf_counter() - began_at
+            self.points.append((at_s, float(held)))
+            now = processor_s(pid)
+            ran, waited = now[0] - before[0], now[1] - before[1]
+            if ran > 0 and waited >= 0:
+                self.waits.append((at_s, waited / (ran + waited)))
+            before = now
             await asyncio.sleep(self._period_s)
 
 

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from heavylift.telemetry.proc import own_memory_bytes, parse_listeners
-from heavylift.telemetry.process_memory import MemoryWatch, Serving, family, held_bytes, serving
+from heavylift.telemetry.process_watch import (
+    ProcessWatch,
+    Serving,
+    family,
+    held_bytes,
+    processor_s,
+    serving,
+)
 
 MIB = 2**20
 # Two lines of a real /proc/net/tcp: one listens on 8000, one is a connection to it.
@@ -76,12 +83,22 @@ def test_memory_is_that_of_the_whole_family_without_mapped_files(proc: Path) -> 
     assert held_bytes(40, proc) == 2 * 310000 * 1024
 
 
+def test_waits_for_a_processor_are_those_of_all_threads(proc: Path) -> None:
+    """Nanoseconds run and waited; a kernel that does not count them gives none."""
+    for pid, thread, counts in ((40, 40, "100 7 1"), (40, 42, "50 3 1"), (41, 41, "?")):
+        task = proc / f"{pid}/task/{thread}"
+        task.mkdir(parents=True)
+        (task / "schedstat").write_text(counts)
+    assert processor_s(40, proc) == pytest.approx((150e-9, 10e-9))
+    assert processor_s(50, proc) == (0, 0)
+
+
 def test_memory_that_a_process_takes_is_seen() -> None:
     """This very process, by a port of its own."""
 
-    async def grown() -> tuple[MemoryWatch, bytearray]:
+    async def grown() -> tuple[ProcessWatch, bytearray]:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            watch = MemoryWatch(server.getsockname()[1], 0.01)
+            watch = ProcessWatch(server.getsockname()[1], 0.01)
             async with watch:
                 await asyncio.sleep(0)
                 before = len(watch.points)
@@ -96,13 +113,14 @@ def test_memory_that_a_process_takes_is_seen() -> None:
     assert watch.available_bytes is not None
     assert watch.points[-1][1] - watch.points[0][1] > len(taken) * 0.9
     assert watch.points[-1][0] > watch.points[0][0]
+    assert all(0 <= share <= 1 for _, share in watch.waits)
 
 
 def test_without_a_port_nothing_is_watched() -> None:
     """Another machine's server."""
 
-    async def watched() -> MemoryWatch:
-        async with MemoryWatch(None, 0.01) as watch:
+    async def watched() -> ProcessWatch:
+        async with ProcessWatch(None, 0.01) as watch:
             await asyncio.sleep(0)
         return watch
 
