@@ -68,7 +68,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             log = folder / f"{role}.log"
             start = served(python, model, log, *more, max_model_len=CONTEXT)
             addresses.append(stack.enter_context(start))
-        yield Pair(*addresses, cache)
+        together, prefill, decode = addresses
+        yield Pair(together, prefill, decode, cache)
 
 
 def verified(

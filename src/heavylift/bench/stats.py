@@ -182,8 +182,13 @@ def compare(
 
     Requests with the same prompt are paired, which takes the difference between prompts out of
     it; where no prompt is in both, the two runs are resampled each for itself. Rows that failed
-    in either run are left out of the latencies; compare the error rates first.
+    in either run are left out of the latencies; compare the error rates first. Of runs with several
+    stages only the loads that both had are compared: another load has other latencies by rights.
     """
+    loads = _common_loads(a, b)
+    if loads:
+        a = [sample for sample in a if sample.load in loads]
+        b = [sample for sample in b if sample.load in loads]
     good_a = {_pair_key(sample): sample for sample in a if sample.failure is None}
     good_b = {_pair_key(sample): sample for sample in b if sample.failure is None}
     pairs = [(sample, good_b[key]) for key, sample in good_a.items() if key in good_b]
@@ -204,7 +209,16 @@ def compare(
         requests_b=counts(b),
         errors=_errors(a, b),
         changes=tuple(changes),
+        loads=loads,
     )
+
+
+def _common_loads(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[str, ...]:
+    """The loads of both runs, in order; none where each has one load, or where they share none."""
+    of_a, of_b = ({sample.load: None for sample in side} for side in (a, b))
+    if max(len(of_a), len(of_b)) == 1:
+        return ()
+    return tuple(load for load in of_a if load is not None and load in of_b)
 
 
 def _errors(a: Sequence[Sample], b: Sequence[Sample]) -> MetricChange:

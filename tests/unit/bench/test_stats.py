@@ -166,3 +166,17 @@ def test_a_run_that_fails_more_is_worse_however_fast_the_rest_is() -> None:
     same = compare(good, good, names=("a", "b"), chance=random.Random(5).random)
     assert same.errors.is_worse is None
     assert same.errors.low < 0 < same.errors.high
+
+
+def test_runs_of_several_loads_are_compared_where_they_share_one() -> None:
+    """Two at once in the one and sixteen in the other are no change of the engine."""
+    light = [replace(each, load="closed 2") for each in run(0.0, seed=1)]
+    heavy = [replace(each, load="closed 8") for each in run(0.5, seed=1, first=100)]
+    heavier = [replace(each, load="closed 16") for each in run(2.0, seed=2)]
+    chance = random.Random(5).random
+    comparison = compare([*light, *heavy], [*heavy, *heavier], names=("a", "b"), chance=chance)
+    assert comparison.loads == ("closed 8",)
+    assert (comparison.pairs, comparison.requests_a.ok) == (60, 60)
+    assert comparison.changes[0].difference == 0
+    alone = compare(light, heavier, names=("a", "b"), chance=chance)
+    assert (alone.loads, alone.pairs) == ((), 60)

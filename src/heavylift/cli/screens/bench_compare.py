@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heavylift.bench.records import Comparison
-from heavylift.cli.cells import left, right
+from heavylift.cli.cells import left, right, wrap
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
@@ -19,6 +19,8 @@ def lines(record: Comparison) -> Iterator[str]:
             yield f"{name}: {served_line(target)}"
             if target.is_quantised:
                 yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
+    if record.loads:
+        yield from wrap(text("bench.compared_loads", loads=", ".join(record.loads)))
     key = "bench.paired" if record.pairs else "bench.unpaired"
     yield text(key, pairs=record.pairs)
     metric, a, b, difference, interval = text("bench.compare_headers").split("|")
