@@ -68,6 +68,7 @@ that a batch in common with others would change.
 _STEADY: Final = "healthy_text"
 """The probe whose latencies can be compared over time: always the same question."""
 _LADDER: Final = "needle"
+_REMOTE: Final = "remote_picture"
 _METRICS_S: Final = 0.25
 _SAMPLE_CHARS: Final = 2000
 _CAUTIOUS_CHARS_PER_TOKEN: Final = 3.0
@@ -264,9 +265,6 @@ async def run(
         period_s = _SOAK_READ_S if wish.soak_s > _SOAK_READ_S**2 else PERIOD_S
         watch = await stack.enter_async_context(GpuWatch(wish.gpu_command, period_s))
         processes = await stack.enter_async_context(ProcessWatch(_port_here(wish), period_s))
-        near = is_here(wish.endpoint.base_url)
-        pictures = await stack.enter_async_context(PictureHost(reachable=near))
-        verifier = _Verifier(client, other, server, wish, pictures)
         checks = chosen(
             wish.checks,
             wish.profile,
@@ -274,6 +272,10 @@ async def run(
             only=wish.only,
             skip=wish.skip,
         )
+        asks_for_them = any(check.probe == _REMOTE for check in checks)
+        near = asks_for_them and is_here(wish.endpoint.base_url)
+        pictures = await stack.enter_async_context(PictureHost(reachable=near))
+        verifier = _Verifier(client, other, server, wish, pictures)
         found = await _rounds(verifier, checks, wish, on_check, on_round)
     results = [*wish.extra_results, *found, *_of_the_run(verifier, watch, processes, wish)]
     return Verification(
