@@ -147,14 +147,24 @@ class _Verifier:
 
     async def trials(self, check: Check, passed_over: int) -> list[Trial]:
         """One round of trials of a check, numbered on from those before."""
-        numbers = range(passed_over, passed_over + check.trials[self._wish.profile])
+        asked = check.trials[self._wish.profile]
+        numbers = range(passed_over, passed_over + asked)
         if "other_endpoint" in check.needs and self._other is None:
             return [Trial(unsupported=True)]
         if check.probe == _LADDER:
             return [await self._watched(check, number) for number in numbers]
         if check.probe in _ALONE:
             return [await self._trial(check, number) for number in numbers]
-        return await asyncio.gather(*(self._trial(check, number) for number in numbers))
+        trials = await asyncio.gather(*(self._in_time(check, number, asked) for number in numbers))
+        return [trial for trial in trials if trial is not None]
+
+    async def _in_time(self, check: Check, number: int, first_round: int) -> Trial | None:
+        """A trial; None in a later round of a soak whose time is over."""
+        async with self._room:
+            is_over = time.perf_counter() - self._began_at >= self._wish.soak_s
+            if number >= first_round and is_over:
+                return None
+            return await self._trial(check, number)
 
     async def _watched(self, check: Check, number: int) -> Trial:
         """A trial with the most that the engine's cache was in use meanwhile, where it tells."""
@@ -191,8 +201,7 @@ class _Verifier:
             earlier=self._wish.earlier,
             remote=self._remote,
         )
-        async with self._room:
-            trial = await self._driven(check, situation)
+        trial = await self._driven(check, situation)
         if trial.answer is not None:
             question, said = trial.answer
             self.answers[question] = said

@@ -15,8 +15,8 @@ from heavylift.verify.probes.base import Ask, Server, Situation
 from heavylift.verify.probes.images import film, remote
 from heavylift.verify.records import Profile, Status, Trial, Verification
 from heavylift.wire.client import Outcome
-from heavylift.wire.failures import Failure
-from heavylift.wire.reply import ErrorBody, Reply
+from heavylift.wire.failures import ErrorBody, Failure
+from heavylift.wire.reply import Reply
 from heavylift.wire.timing import Latency
 
 URL = "http://127.0.0.1:1/0.png"
