@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -144,6 +145,16 @@ class _Verifier:
         self.requests = self.lost = 0
         self.answers: dict[str, str] = {}
         self.latencies: dict[str, list[Point]] = {"first_token": [], "pace": []}
+
+    async def round(
+        self, check: Check, number: int, *, hopeless: bool
+    ) -> tuple[list[Trial], float]:
+        """The trials of a check in a round, from 0, and the seconds that they took."""
+        began_at = time.perf_counter()
+        if hopeless:
+            return [Trial(reason="lower_rung_failed", undecided=True)], 0.0
+        trials = await self.trials(check, number * check.trials[self._wish.profile])
+        return trials, time.perf_counter() - began_at
 
     async def trials(self, check: Check, passed_over: int) -> list[Trial]:
         """One round of trials of a check, numbered on from those before."""
@@ -315,26 +326,40 @@ async def _rounds(
     number = 0
     while True:
         ladder_is_broken = False
-        for check in checks:
+        for batch in _batches(checks, together=not wish.soak_s):
             if number and time.perf_counter() - began_at >= wish.soak_s:
                 break
-            check_began_at = time.perf_counter()
-            if ladder_is_broken and check.probe == "needle":
-                # What fails on one rung of the ladder has no better chance on the next.
-                trials = [Trial(reason="lower_rung_failed", undecided=True)]
-            else:
-                trials = await verifier.trials(check, number * check.trials[wish.profile])
-            tally = tallies[check.id]
-            tally.add(trials, time.perf_counter() - check_began_at)
-            if check.probe == "needle":
-                ladder_is_broken |= tally.result().status is Status.FAIL
-            if number == 0:
-                on_check(tally.result())
+            # What fails on one rung of the ladder has no better chance on the next.
+            hopeless = ladder_is_broken and batch[0].probe == _LADDER
+            rounds = await asyncio.gather(
+                *(verifier.round(check, number, hopeless=hopeless) for check in batch)
+            )
+            for check, (trials, seconds) in zip(batch, rounds, strict=True):
+                tally = tallies[check.id]
+                tally.add(trials, seconds)
+                if check.probe == _LADDER:
+                    ladder_is_broken |= tally.result().status is Status.FAIL
+                if number == 0:
+                    on_check(tally.result())
         number += 1
         seconds = time.perf_counter() - began_at
         if not checks or seconds >= wish.soak_s:
             return [tally.result() for tally in tallies.values()]
         on_round(number, seconds)
+
+
+def _batches(checks: Sequence[Check], *, together: bool) -> Iterator[tuple[Check, ...]]:
+    """Checks that may be under way at once, in their order: neighbours that need no server to
+    themselves. Not in a soak, whose latencies are compared over hours.
+    """
+    if not together:
+        yield from ((check,) for check in checks)
+        return
+    for is_alone, group in groupby(checks, key=lambda check: check.probe in _ALONE):
+        if is_alone:
+            yield from ((check,) for check in group)
+        else:
+            yield tuple(group)
 
 
 def _of_the_run(

@@ -182,15 +182,14 @@ def test_a_soak_goes_through_its_checks_until_its_time_is_over(
 ) -> None:
     """Trials add up over the rounds, the run has checks of its own."""
     verification = verify(
-        load("obliging"), profile=Profile.SOAK, only=("basics.chat", "basics.stream"), soak_s=1.5
+        load("obliging"), profile=Profile.SOAK, only=("basics.chat", "basics.whole"), soak_s=1.5
     )
     found = {check.id: check for check in verification.checks}
     assert set(found) == {
-        "basics.chat", "basics.stream", "soak.errors", "soak.first_token", "soak.pace",
+        "basics.chat", "basics.whole", "soak.errors", "soak.first_token", "soak.pace",
         "soak.host_memory",
     }  # fmt: skip
-    assert found["basics.chat"].trials % 20 == 0
-    assert found["basics.chat"].trials >= 40
-    assert found["basics.stream"].status is Status.PASS
+    assert found["basics.chat"].trials > 20  # of one round
+    assert found["basics.whole"].status is Status.PASS
     assert found["soak.errors"].status is Status.PASS
     assert found["soak.errors"].figures["error_ratio"] == 0
