@@ -314,8 +314,7 @@ def parse_listeners(text: str) -> dict[int, tuple[int, ...]]:
     """TCP ports listened on, each with the inodes of its sockets as far as they are told. Raises
     PRE101 for a text without their heading.
     """
-    if "local" not in text.partition("
-")[0]:
+    if "local" not in text.partition("\n")[0]:
         raise unreadable("/proc/net/tcp", "no heading")
     found: dict[int, list[int]] = {}
     for line in text.splitlines():
