@@ -260,6 +260,7 @@ class Case:
             "checkpoint_tag": self.checkpoint.tags if self.checkpoint else (),
             "card": tuple(card.id for card in cards),
             "vendor": self.vendors,
+            "stated_vendor": self.vendors if self.hints.rack and self.racks else (),
             "architecture": tuple(card.architecture for card in cards),
             "link": tuple(card.link for card in cards),
             "gpus": tuple(str(rack.gpus) for rack in self.racks if rack.gpus is not None),
