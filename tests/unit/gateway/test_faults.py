@@ -389,10 +389,10 @@ def test_a_full_disk_under_the_audit_stops_nobody(
         async with worker() as engine, start(engine.url) as gateway:
             for _ in range(3):
                 assert (await ask(gateway, key)).failure is None
+            assert usage(gateway)[0] == 3
             async with aiohttp.ClientSession() as session:
                 health = await (await session.get(f"{gateway.url}/healthz")).json()
             assert health["audit_lines_lost"] == 3
-            assert usage(gateway)[0] == 3
 
     run(work())
 
