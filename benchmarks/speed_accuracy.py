@@ -693,7 +693,7 @@ def facts_text(cases: Sequence[Case]) -> str:
 
 def book_of(cases: Sequence[Case]) -> SpeedClassBook:
     """What would be shipped had there been no other rows."""
-    said: dict[str, Any] = {"kind": "derived", "source": "speed-rows", "as_of": date.today()}
+    said: dict[str, Any] = {"kind": "derived", "source": "speed-rows", "as_of": date.min}
     classes, spreads = fitted(cases)
     return SpeedClassBook(
         classes=tuple(

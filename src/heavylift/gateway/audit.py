@@ -4,8 +4,8 @@ Bodies are left out unless asked for, and then go through a redaction first. A l
 written (a full disk) does not stop the service: it is counted, and the count is the first line
 written when there is room again.
 
-With `on_line` lines wait for `flush`, which a thread calls: an append waits for a busy disk too, and
-the event loop must not.
+With `on_line` lines wait for `flush`, which a thread calls: an append waits for a busy disk too,
+and the event loop must not.
 """
 
 from __future__ import annotations

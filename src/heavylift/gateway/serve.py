@@ -121,7 +121,8 @@ def serve(
 
 def _spare_the_loop() -> None:
     """What stands at the start stays: looking through it for garbage would hold every stream up for
-    tens of milliseconds, and what a request leaves is freed by its count. Threads take turns sooner.
+    tens of milliseconds, and what a request leaves is freed by its count. Threads take turns
+    sooner.
     """
     gc.collect()
     gc.freeze()
