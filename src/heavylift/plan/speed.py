@@ -61,6 +61,8 @@ class Forecaster:
     subject: Subject
     facts: SpeedFacts
     anchors: tuple[AnchorPoint, ...] = ()
+    anchors_from: str = ""
+    """The code of the note that says where anchors nobody stated come from."""
 
     @cached_property
     def load(self) -> Load:
@@ -271,6 +273,8 @@ class Forecaster:
                     },
                 )
             )
+        if self.anchors_from:
+            notes.append(Note(code=self.anchors_from, params={"points": len(self.anchors)}))
         if basis.reason:
             notes.append(Note(code=basis.reason, params={"rows": basis.rows}))
         return tuple(notes)
@@ -290,9 +294,13 @@ def forecaster(
     knowledge: Knowledge,
     facts: SpeedFacts,
     anchors: Sequence[AnchorPoint] = (),
+    *,
+    anchors_from: str = "",
 ) -> Forecaster:
-    """The forecaster of a plan."""
-    return Forecaster(plan, subject_of(plan, knowledge), facts, tuple(anchors))
+    """The forecaster of a plan. `anchors_from`: the code of a note on where the anchors are from,
+    unless they were stated.
+    """
+    return Forecaster(plan, subject_of(plan, knowledge), facts, tuple(anchors), anchors_from)
 
 
 def speculation(facts: SpeedFacts, model: str, method: str, draft_tokens: int) -> Speculation:
