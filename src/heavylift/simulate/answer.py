@@ -301,9 +301,10 @@ def _notes(question: Question, runs: dict[PaceEnd, FleetRun]) -> Sequence[Note]:
     serve = question.fleet.serve
     if not serve.budget_is_known:
         found.append(Note(code="step_tokens_assumed", params={"tokens": serve.budget}))
-    stated = [entry for entry in serve.plan.defaults if entry.name == "max_num_seqs"]
-    if stated and any(run.binding is Limit.SEATS for run in runs.values()):
-        params: dict[str, Scalar] = {"seats": serve.seats, "source": stated[0].source}
+    taken = serve.forecaster.admitted
+    nobody_asked = taken is not None and serve.plan.request.max_num_seqs is None
+    if taken and nobody_asked and any(run.binding is Limit.SEATS for run in runs.values()):
+        params: dict[str, Scalar] = {"seats": taken[0], "source": taken[1]}
         found.append(Note(code="seats_taken", params=params))
     if question.specs[PaceEnd.MIDDLE].serve.room.state_tokens and serve.caches_prefixes:
         state = question.specs[PaceEnd.MIDDLE].serve.room.state_tokens

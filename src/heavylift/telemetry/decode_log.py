@@ -35,9 +35,9 @@ def decode_points(
     for group in _settled(_looks(lines, patterns)):
         for look in group:
             tokens = _held(look, kv_tokens)
-            running = int(look["running"])
+            running = int(look["running"] or 0)
             if tokens is not None:
-                times[running].append(running / float(look["rate"]))
+                times[running].append(running / float(look["rate"] or 0))
                 held[running].append(tokens / running)
     return tuple(
         AnchorPoint(
