@@ -440,7 +440,7 @@ def speculation_of(row: Row, bench: Bench) -> Speculation | None:
     )
 
 
-FIXED_US: Final = (0.0, *(5000.0 ** (step / 47) for step in range(48)))
+FIXED_US: Final[tuple[float, ...]] = (0.0, *(5000.0 ** (step / 47) for step in range(48)))
 """Fixed costs at which a row's model is worked out; between them it is as good as a line."""
 
 

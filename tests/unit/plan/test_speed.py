@@ -117,9 +117,7 @@ def test_what_an_engine_admits_is_what_its_own_recipe_says(
     forecast: Forecast, sizes: dict[str, int], stated: int | None, admitted: tuple[int, str]
 ) -> None:
     """Or the user; never what was set for another layout of the same cards."""
-    found = forecast(
-        "kimi-k3", "2x8xH200", 1000, 1000, engine="vllm", max_num_seqs=stated, **sizes
-    )
+    found = forecast("kimi-k3", "2x8xH200", 1000, 1000, engine="vllm", max_num_seqs=stated, **sizes)
     assert found.admitted == admitted
 
 
