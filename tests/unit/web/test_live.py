@@ -106,9 +106,8 @@ def test_lengths_are_a_heat_map() -> None:
     first, low, high = panel.cells
     assert first.x < low.x == high.x
     assert high.y < low.y
-    assert all(
-        0 <= c.x and c.x + c.width <= WIDTH and c.y + c.height <= HEIGHT for c in panel.cells
-    )
+    assert all(c.x >= 0 and c.x + c.width <= WIDTH for c in panel.cells)
+    assert all(c.y >= 0 and c.y + c.height <= HEIGHT for c in panel.cells)
 
 
 def test_a_line_is_broken_where_nothing_was_seen() -> None:
