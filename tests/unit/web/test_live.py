@@ -140,10 +140,14 @@ def test_a_deployment_is_shown_as_it_runs(home: Path) -> None:
         with open_series(series_path("k3")) as store:
             # Its supervisor keeps figures as well, but sees no such GPU.
             store.add(time.time() - 30, {"gpu.elsewhere.3.power_w": 712.0})
+            store.add(time.time() - 30, {"engine.prompt_length.500": 2.0, "engine.e2e_p50_s": 7.5})
         part, record = site.ask("/part/live", "/api/live")
     assert "serves" in part.text
     assert "release 1" in part.text
     assert "GPU 3 <strong>712</strong>" in part.text
+    assert "Requests by prompt length" in part.text
+    assert '<rect class="heat"' in part.text
+    assert "Whole request, s" in part.text
     assert str(home) not in part.text
     assert str(home) not in record.text
     stopped = site.get("/part/live").text
