@@ -103,7 +103,8 @@ def _drawn(
     values = [bucket.high * panel.scale for _, figure in figures for bucket in figure.buckets]
     if not values:
         return None
-    top = round_ticks(max(*values, 1e-9), 2)[-1]
+    # An axis of nothing but zeros ends at one.
+    top = round_ticks(max(*values, 1e-9) if any(values) else 1.0, 2)[-1]
     since = now_s - history.span_s
     lines = tuple(
         Line(

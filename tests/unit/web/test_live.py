@@ -84,6 +84,12 @@ def test_charts_come_in_the_order_of_the_board() -> None:
     assert drawn[2].lines[0].last == pytest.approx(500.0)
 
 
+def test_an_idle_engine_has_an_axis() -> None:
+    """Of nothing but zeros: it ends at one."""
+    (panel,) = panels(history(engine__running=[(int(NOW_S) - 10, 0.0)]), NOW_S)
+    assert panel.top == 1.0
+
+
 def test_lengths_are_a_heat_map() -> None:
     """A row for each length, the longest on top; a column for each two minutes; the fullest place
     is the darkest.
