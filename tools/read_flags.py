@@ -8,13 +8,16 @@ Releases are unpacked wheels; their files are parsed, never imported and never r
     done
     pip download --no-deps sglang==0.5.17 … 0.5.23, tokenspeed==0.1.0, 0.1.1, vllm-router==0.1.17
     git clone https://github.com/ROCm/ATOM atom/ffdf3bb && git -C atom/ffdf3bb checkout ffdf3bb
-    llama-server --help > b10434.txt;  docker run --help > 28.2.2.txt
+    pip download --no-deps --no-binary :all: xllamacpp==2026.10.11549   # llama.cpp b11549 inside
+    git clone https://github.com/ollama/ollama   # envconfig/config.go of a tag into ollama/<tag>/
+    docker run --help > 28.2.2.txt
 
     python tools/read_flags.py vllm vllm/0.27.0 … vllm/0.32.0
     python tools/read_flags.py sglang sglang/0.5.17 … sglang/0.5.23
     python tools/read_flags.py tokenspeed tokenspeed/0.1.0 tokenspeed/0.1.1
     python tools/read_flags.py atom atom/ffdf3bb
-    python tools/read_flags.py llamacpp b10434.txt
+    python tools/read_flags.py llamacpp llamacpp/b10068 … llamacpp/b11549
+    python tools/read_flags.py ollama ollama/0.20.7 … ollama/0.32.15
     python tools/read_flags.py docker 28.2.2.txt
     python tools/read_flags.py vllm-router vllm-router/0.1.17
     python tools/read_flags.py smg smg/1.13.0
@@ -51,6 +54,7 @@ class Read:
     choices: tuple[str, ...] = ()
     negatable: bool = False
     replaced_by: str | None = None
+    variable: str | None = None
     since: str | None = None
     until: str | None = None
 
@@ -273,6 +277,10 @@ def read_vllm(root: Path) -> Release:
     vocabularies(package, names, release)
     vllm_env(package / "envs.py", release)
     read_elsewhere(package, release)
+    if "--optimization-level" in release.flags:
+        # The parser rewrites `-O2` before argparse sees it.
+        level = release.flags["--optimization-level"]
+        release.flags["--optimization-level"] = replace(level, aliases=("-O",))
     return release
 
 
@@ -553,41 +561,90 @@ def _unprefixed(node: ast.expr) -> str | None:
 # --- help texts ----------------------------------------------------------------------------------
 
 
-def read_llamacpp(path: Path) -> Release:
-    """Flags of `llama-server --help`: names before two spaces, the variable in `(env: …)`."""
+def read_llamacpp(root: Path) -> Release:
+    """Options of `llama-server` as common/arg.cpp of its source declares them."""
     release = Release()
-    last: list[str] = []
-    for line in path.read_text("utf-8").splitlines():
-        if found := re.search(r"\(env: ([A-Z0-9_]+)\)", line):
-            release.env[found[1]] = Read(type="str")
-        if not line.startswith("-") or line.startswith("-----"):
+    source = (root / "common/arg.cpp").read_text("utf-8")
+    for declared in _arguments(source, "add_opt(common_arg("):
+        shown_for = re.findall(r"set_examples\(\{([^}]*)\}", declared)
+        hidden_for = re.findall(r"set_excludes\(\{([^}]*)\}", declared)
+        if shown_for and not re.search(r"_(?:SERVER|COMMON)\b", shown_for[0]):
             continue
-        head = re.split(r"\s{2,}(?![\s-])", line.strip(), maxsplit=1)[0]
-        last = re.findall(r"(?<![\w<\[{|])--?[a-zA-Z][\w-]*", head)
-        value = re.sub(r"(?<![\w<\[{|])--?[a-zA-Z][\w-]*,?", "", head).strip()
-        if not last:
+        if hidden_for and "LLAMA_EXAMPLE_SERVER" in hidden_for[0]:
             continue
-        # Of `--x, --no-x` the first is the name; the negations are spellings of it.
-        long = [each for each in last if each.startswith("--") and not each.startswith("--no-")]
-        name = long[-1] if long else last[0]
-        negatable = any(each.startswith(("--no-", "-no")) for each in last) and not value
+        before = declared.partition("[](")[0].partition("[&")[0]
+        lists = [re.findall(r'"(-[^"]*)"', each) for each in re.findall(r"\{([^{}]*)\}", before)]
+        names = lists[0] if lists else []
+        if not names:
+            continue
+        denials = lists[1] if len(lists) > 1 else []
+        takes = re.search(r"\[[^\]]*\]\(common_params &\s*\w*(.*?)\)", declared)
+        kind = "str" if takes is None else _lambda_type(takes[1])
+        hint = re.search(r'\}\s*,\s*"([\[{<][\w|,]+[\]}>])"\s*,', before)
+        if hint and hint[1].startswith("[") and kind == "str":
+            kind = "optional"
+        variable = re.search(r'set_env\("([A-Z0-9_]+)"\)', declared)
+        long = [each for each in names if each.startswith("--")]
+        name = long[-1] if long else names[0]
+        gone = re.search(r'arg_removed\("use (--[\w-]+)', declared)
+        if gone is None and "arg_removed(" in declared:
+            continue
         release.flags[name] = Read(
-            type=_help_type(value),
-            aliases=tuple(each for each in last if each != name),
-            choices=tuple(re.split(r"[|,]", value.strip("{}[]")))
-            if re.fullmatch(r"[{\[][\w|,]+[}\]]", value)
-            else (),
-            negatable=negatable,
+            type=kind,
+            choices=tuple(re.split(r"[|,]", hint[1][1:-1])) if hint else (),
+            aliases=tuple(each for each in (*names, *denials) if each != name),
+            negatable=bool(denials),
+            replaced_by=gone[1] if gone else None,
+            variable=variable[1] if variable else None,
         )
+        if variable:
+            release.env[variable[1]] = Read(type=kind)
     return release
 
 
-def _help_type(value: str) -> str:
-    if not value:
-        return "bool"
-    if value.startswith("["):
-        return "optional"
-    return "int" if value in ("N", "INDEX", "PORT", "SEED") else "str"
+def _arguments(source: str, opening: str) -> Iterator[str]:
+    """The text of every statement that begins so, up to its semicolon outside braces."""
+    at = source.find(opening)
+    while at >= 0:
+        depth, inside = 0, False
+        for end in range(at, len(source)):
+            letter = source[end]
+            if inside:
+                inside = letter != '"' or source[end - 1] == "\\"
+            elif letter == '"':
+                inside = True
+            elif letter in "({[":
+                depth += 1
+            elif letter in ")}]":
+                depth -= 1
+            elif letter == ";" and depth == 0:
+                break
+        yield source[at + len(opening) : end]
+        at = source.find(opening, end)
+
+
+def _lambda_type(parameters: str) -> str:
+    if "std::string" in parameters:
+        return "str"
+    return "int" if re.search(r"\bint\b", parameters) else "bool"
+
+
+# --- Go sources ----------------------------------------------------------------------------------
+
+
+def read_ollama(root: Path) -> Release:
+    """The variables that envconfig/config.go lists for `ollama serve --help`."""
+    release = Release()
+    source = (root / "envconfig/config.go").read_text("utf-8")
+    kinds = {"Bool": "bool", "BoolWithDefault": "bool", "Uint": "int", "Uint64": "int"}
+    typed = {
+        found[2]: kinds.get(found[1], "str")
+        for found in re.finditer(r'\b(\w+)\("([A-Z][A-Z0-9_]+)"(?:, \d+)?\)', source)
+        if found[1] in kinds
+    }
+    for name in re.findall(r'"([A-Z][A-Z0-9_]+)":?\]?\s*=?\s*(?:EnvVar)?\{"', source):
+        release.env[name] = Read(type=typed.get(name, "str"))
+    return release
 
 
 def read_docker(path: Path) -> Release:
@@ -611,6 +668,7 @@ READERS: dict[str, Callable[[Path], Release]] = {
     "tokenspeed": read_tokenspeed,
     "atom": read_atom,
     "llamacpp": read_llamacpp,
+    "ollama": read_ollama,
     "docker": read_docker,
     "vllm-router": read_router,
     "smg": read_router,
@@ -638,7 +696,7 @@ def merge(versions: list[str], parts: list[dict[str, Read]]) -> dict[str, Read]:
 def line(name: str, read: Read) -> str:
     """One table row."""
     parts = [f"type = {json.dumps(read.type)}"]
-    for key in ("default", "since", "until", "replaced_by"):
+    for key in ("default", "since", "until", "replaced_by", "variable"):
         value = getattr(read, key)
         if value is not None and value != "":
             parts.append(f"{key} = {json.dumps(value, ensure_ascii=False)}")

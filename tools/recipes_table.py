@@ -28,6 +28,11 @@ OUTPUT = Path(__file__).parents[1] / "docs" / f"recipes-{MODEL}.md"
 TOLD = ("plan_disagrees",)
 LAYOUT = ("tensor", "pipeline", "data", "expert", "dcp", "nodes", "nodes_by_data")
 """Settings that the columns of the table say already."""
+CHOSEN = {
+    "vllm-nvfp4": ("8xB300", "nvfp4"),
+    "llamacpp": ("8xH100", "ud-iq1-s"),
+}
+"""Racks and forms for what is published without one: ours, so that it is derived all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,9 @@ def rows(reciping: Reciping) -> Iterator[Row]:
     """A row per recipe and card, in the order of the facts."""
     catalog = reciping.catalog
     for published in catalog.recipes(MODEL).recipes:
+        if published.id in CHOSEN:
+            yield _chosen(reciping, published, *CHOSEN[published.id])
+            continue
         if not published.gpu_ids or published.gpus is None:
             yield Row(
                 published=published,
@@ -63,9 +71,25 @@ def _why_not(published: RecipeFacts) -> str:
         return "The hardware has no facts here, so nothing can be counted."
     if published.id.endswith("-common"):
         return "Base arguments: they are part of every recipe below."
-    if published.variant is not None:
-        return "No card and no layout are stated, and which of its tensors are split was not read."
     return published.reason or "No card and no layout are stated."
+
+
+def _chosen(reciping: Reciping, published: RecipeFacts, on: str, variant: str) -> Row:
+    def ask(rack: Rack) -> PlanRequest:
+        return PlanRequest(model=MODEL, rack=rack, variant=variant)
+
+    recipe = reciping.recipe(RecipeWish(model=MODEL, rack=on, ask=ask, engine=published.engine))
+    assert recipe.launch is not None  # noqa: S101
+    return Row(
+        published=published,
+        on=f"{on} (ours)",
+        layout=recipe.layout,
+        outcome="derived, our rack",
+        remarks=(
+            f"No card and no layout are stated; `{variant}` on {on} was asked for.",
+            *_differences(reciping, published, recipe.launch),
+        ),
+    )
 
 
 def _row(reciping: Reciping, catalog: Catalog, published: RecipeFacts, gpu: str) -> Row:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.facts.schema import GpuFacts
-from heavylift.lint.case import Hints, Library, PlanWish
+from heavylift.facts.schema import FactKind, GpuFacts
+from heavylift.lint.case import Hints, KnownModel, Library, PlanWish
 from heavylift.lint.check import Report, lint
 from heavylift.lint.hardware import Card, host_memory_bytes, named_racks
 from heavylift.plan.rules import find_version
@@ -72,6 +72,7 @@ class Linting:
             overheads=catalog.command_cards().overheads,
             changes=catalog.name_changes(),
             rules=catalog.command_rules(),
+            known=self._known,
             plan=self._plan,
         )
 
@@ -107,9 +108,38 @@ class Linting:
             if each.id not in known
         )
 
+    @cache  # noqa: B019 - a linter lives as long as its facts
+    def _known(self, name: str) -> KnownModel | None:
+        """What the facts know of a model by its name alone."""
+        knowledge = self._planning.knowledge_of_name(name)
+        if knowledge is None:
+            return None
+        model = knowledge.model.model
+        only = model.variants[0] if len(model.variants) == 1 else None
+        size = only.bytes_total if only is not None and only.id != "native" else None
+        if model.totals is not None and (only is None or only.id == "native"):
+            size = model.totals.bytes
+        heads, experts = model.dims.get("heads"), model.dims.get("experts")
+        return KnownModel(
+            name=name,
+            title=model.title,
+            context_tokens=model.max_context.value,
+            heads=None if heads is None else heads.value,
+            experts=None if experts is None else experts.value,
+            weights_bytes=size,
+            is_assumed=only is not None and only.kind is FactKind.ASSUMED,
+            source=model.max_context.source,
+        )
+
     def _plan(self, wish: PlanWish) -> Plan | None:
         """The plan of a wish. Raises what the planner raises."""
-        knowledge = self._planning.knowledge(wish.model)
+        knowledge = (
+            self._planning.knowledge(wish.model)
+            if wish.model in self.catalog.ids("models")
+            else self._planning.knowledge_of_name(wish.model)
+        )
+        if knowledge is None:
+            return None
         gpu = self.catalog.gpu(wish.card)
         per_node = wish.gpus // wish.nodes if wish.nodes else None
         text = f"{wish.nodes}x{per_node}x{gpu.id}" if wish.nodes else f"{wish.gpus}x{gpu.id}"
@@ -122,7 +152,7 @@ class Linting:
         layout = wish.layout
         return self._planning.plan(
             PlanRequest(
-                model=wish.model,
+                model=knowledge.model.model.id,
                 rack=rack,
                 engine=wish.engine,
                 engine_version=known.id if known is not None else None,

@@ -135,10 +135,9 @@ class Planning:
         What the facts hold of a place is enough; otherwise its files say more than its name.
         Raises `unknown` for what is none of these.
         """
-        place = self.catalog.variant_in_repo(name)
+        place = self._knowledge_of_place(name)
         if place is not None:
-            model, variant = place
-            return self._knowledge_of_form(self.catalog.model(model), variant)
+            return place
         hub_id = HubId.parse(name)
         copy = self.catalog.copy_of(name)
         if hub_id is not None and self._reach is not None:
@@ -153,6 +152,23 @@ class Planning:
         if hub_id is not None:
             raise HeavyliftError("PLAN059", {"path": name}) from unknown
         raise unknown
+
+    def knowledge_of_name(self, name: str) -> Knowledge | None:
+        """What the facts alone know of a name: a variant by its place on a hub, or a copy by what
+        its name says. Neither a disk nor a network is asked; None for any other name.
+        """
+        place = self._knowledge_of_place(name)
+        if place is not None:
+            return place
+        copy = self.catalog.copy_of(name)
+        return None if copy is None else self._knowledge_of_copy(copy)
+
+    def _knowledge_of_place(self, name: str) -> Knowledge | None:
+        place = self.catalog.variant_in_repo(name)
+        if place is None:
+            return None
+        model, variant = place
+        return self._knowledge_of_form(self.catalog.model(model), variant)
 
     def _knowledge_of_form(self, facts: ModelFacts, variant: str) -> Knowledge:
         """A model with one of its forms alone."""

@@ -207,7 +207,9 @@ def test_a_model_is_made_once_its_server_listens_and_said_to_be_partly_on_cards(
 def test_what_the_doctor_finds_stops_a_start_unless_it_is_taken_on(
     deployed: Field, tmp_path: Path
 ) -> None:
-    """A recipe for cards on a machine without: named, with the way on; taken on, it starts."""
+    """A recipe for cards on a machine without: named, with the way on; taken on, it starts. The
+    licence, which has conditions, is acknowledged once.
+    """
     recipe = write_recipe(tmp_path / "r", "healthy")
     planning = Planning()
     _, rack = planning.rack("8xMI355X")
@@ -215,7 +217,8 @@ def test_what_the_doctor_finds_stops_a_start_unless_it_is_taken_on(
     request = PlanRequest(model="kimi-k3", rack=rack, engine="atom")
     plan = planning.plan(request, planning.knowledge("kimi-k3"), with_fixes=False)
     (recipe / "plan.json").write_bytes(msgspec.json.encode(plan))
-    code, out, err = heavylift("up", str(recipe), "--name", "d", "--no-verify", "--json")
+    words = ("up", str(recipe), "--name", "d", "--no-verify", "--json")
+    code, out, err = heavylift(*words, "--accept-licence")
     assert code == 4, err
     stopping = [each["id"] for each in json.loads(out)["findings"]]
     assert stopping

@@ -140,6 +140,8 @@ def from_facts(model: ModelFacts, family: FamilyFacts, variant: VariantFacts) ->
     `ExpressionError` when the facts do not fit together (`Catalog.check` finds that before).
     """
     groups: list[TensorGroup] = []
+    stored = {name: replace(model.dims[name], value=size) for name, size in variant.dims.items()}
+    model = replace(model, dims={**model.dims, **stored})
     for pattern in family_format(family, variant.format).tensors:
         groups += _groups(pattern, model, variant)
     return Inventory(groups=tuple(groups), source=variant.source)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from heavylift.cli.kept import keep
 from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.served import OutputFile, Served, served_options
@@ -76,7 +77,7 @@ class _Options:
 
 
 @command.command("run", help=text("bench.help.run"))
-@click.argument("url")
+@click.argument("url", metavar="URL|NAME")
 @click.option("--concurrency", "-c", type=_COUNT, multiple=True, help=text("bench.concurrency"))
 @click.option(
     "--rate",
@@ -139,7 +140,7 @@ def run(url: str, html: Path | None, as_json: bool, **given: Any) -> int:
     """Run a benchmark; an invalid one, or one that found nothing, ends with status 1."""
     from heavylift.bench import run as bench
 
-    served = Served.taken_from(given)
+    url, served = Served.taken_from(given).at(url)
     options = _Options(**given)
     plan = _plan(options.plan)
     wish = _wish(url, served, options, plan)
@@ -147,6 +148,7 @@ def run(url: str, html: Path | None, as_json: bool, **given: Any) -> int:
     on_step = _on_step(out.step)
     report = asyncio.run(bench.run(wish, on_step))
     out.record("bench", report)
+    keep(out, "bench", report, url=url)
     if html is not None:
         from heavylift.bench.files import read_samples
         from heavylift.cli.pages import bench as page

@@ -27,6 +27,7 @@ _READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--rehearse/--no-rehearse", default=True, help=text("bring_up.rehearse"))
 @click.option("--doctor/--no-doctor", default=True, help=text("up.doctor"))
 @click.option("--despite", multiple=True, metavar="FINDING", help=text("up.despite"))
+@click.option("--accept-licence", is_flag=True, help=text("option.accept_licence"))
 @click.option("--again", is_flag=True, help=text("bring_up.again"))
 @click.option("--secrets", type=_READABLE, metavar="FILE", help=text("up.secrets"))
 @click.option("--hosts", metavar="A,B,…", help=text("up.hosts"))
@@ -50,6 +51,7 @@ def command(
     rehearse: bool,
     doctor: bool,
     despite: tuple[str, ...],
+    accept_licence: bool,
     again: bool,
     secrets: Path | None,
     hosts: str | None,
@@ -60,6 +62,7 @@ def command(
 ) -> int:
     """Climb, show; 1 when a rung failed."""
     from heavylift.cli.deployments import teller
+    from heavylift.cli.licence import before_launch
     from heavylift.cli.screens.bring_up import rung_line
     from heavylift.cli.up import wanted
     from heavylift.operate import bring_up
@@ -86,6 +89,10 @@ def command(
         answer_tokens=answer_tokens,
     )
 
+    if wish.source is not None:
+        typed = f"heavylift bring-up {shlex.quote(source)}"
+        before_launch(out, wish.source, accepted=accept_licence, typed=typed)
+
     def told(rung: Rung) -> None:
         if rung.status is not RungStatus.PENDING:
             out.step("up.line", line=rung_line(rung))
@@ -98,7 +105,7 @@ def command(
 
 def _next(record: BringUp) -> str:
     if record.is_up:
-        return f"heavylift status {record.name}"
+        return f"heavylift golive {record.name}"
     failed = next((each for each in record.rungs if each.id == record.stopped_at), None)
     if failed is not None and failed.failure is not None and failed.failure.next_command:
         return failed.failure.next_command

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from heavylift.cli.kept import keep
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError, reason
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 @json_option
 def command(folder: Path, lists: tuple[Path, ...], as_json: bool, **options: Any) -> int:
     """Check and show; 1 when a file is not what it should be."""
+    from dataclasses import replace
+
     out = sink(as_json)
     listed = tuple(file for path in lists for file in read_list(path))
     written = options.pop("written")
@@ -41,6 +44,7 @@ def command(folder: Path, lists: tuple[Path, ...], as_json: bool, **options: Any
     if written is not None:
         write_sums(found, written)
     out.record("checksum", found)
+    keep(out, "checksum", replace(found, where=str(folder.absolute())))
     return Exit.OK if found.sound else Exit.NEGATIVE
 
 

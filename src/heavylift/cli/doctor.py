@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from heavylift.cli.kept import keep_of_recipe
 from heavylift.cli.output import json_option, sink, wording
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError, Scalar
@@ -133,6 +134,8 @@ def command(  # noqa: PLR0917 - click passes every option by name
     with wording(as_json):
         shown = replace(show(report, facts), verbose=verbose)
     out.record("doctor", shown)
+    if target_name is not None and Path(target_name).name == "launch.json":
+        keep_of_recipe(out, "doctor", shown, Path(target_name).parent)
     out.next_command(_next(shown, files, catalog))
     return Exit.ENVIRONMENT if report.failed else Exit.OK
 

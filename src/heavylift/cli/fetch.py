@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from heavylift.cli.kept import keep
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 @json_option
 def command(model: str, folder: Path | None, as_json: bool, **options: Any) -> int:
     """Look, ask, fetch, check; 1 when what arrived is not what was published."""
+    from dataclasses import replace
+
     from heavylift.cli.hub import chosen_hub
     from heavylift.facts.catalog import Catalog
     from heavylift.fetch.room import require
@@ -54,6 +57,8 @@ def command(model: str, folder: Path | None, as_json: bool, **options: Any) -> i
     )
     done = _fetch(transfer, plan, selection, out)
     out.record("fetch", done)
+    if done.integrity is not None:
+        keep(out, "checksum", replace(done.integrity, where=str(to.absolute())))
     sound = done.integrity is not None and done.integrity.sound
     if sound:
         rack = catalog.showcase().rack

@@ -59,6 +59,7 @@ def command(
 
     from heavylift.cli.errors import sentence
     from heavylift.cli.keys import opened_store
+    from heavylift.gateway import told
     from heavylift.gateway.config import (
         BATCH_KEY,
         DATABASE_URL,
@@ -117,7 +118,13 @@ def command(
     with opened_store(folder) as store:
         if not store.keys():
             out.note("gateway.no_keys")
-    return serve(settings, sentence, lambda url: out.note("gateway.listening", url=url), on_worker)
+
+    def on_listening(url: str) -> None:
+        out.note("gateway.listening", url=url)
+        with contextlib.suppress(OSError):  # it serves from a folder that takes no more files
+            told.keep(settings, url, own_rules=rules is not None)
+
+    return serve(settings, sentence, on_listening, on_worker)
 
 
 def _reason(code: str) -> str:

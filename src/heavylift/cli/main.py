@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "top": "top",
     "metrics": "metrics",
     "quality": "quality",
+    "golive": "golive",
     "batch": "batch",
     "web": "web",
     "gateway": "gateway",

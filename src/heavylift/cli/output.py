@@ -73,10 +73,13 @@ _SCREENS: Final = {
     "status_report": "status_report",
     "releases": "releases",
     "release_diff": "release_diff",
+    "golive": "golive",
 }
 
 # Screens with commands to be copied: they fold their prose themselves, and no command.
-_WITH_COMMANDS: Final = frozenset({"recipe", "recipe_explained", "lint", "diagnosis", "walk"})
+_WITH_COMMANDS: Final = frozenset(
+    {"recipe", "recipe_explained", "lint", "diagnosis", "walk", "golive"}
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

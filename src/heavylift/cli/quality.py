@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from heavylift.cli.kept import keep
 from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.served import KEY_VARIABLE, OutputFile, Served
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
+from heavylift.wire.client import is_address
 
 if TYPE_CHECKING:  # imported when a comparison runs: --help stays fast
     from heavylift.quality.records import Question
@@ -106,22 +109,23 @@ def command(reference: str, candidate: str, html: Path | None, as_json: bool, **
         asked = tuple(question for question in asked if question.group in given["group"])
     if given["max_tokens"] is not None:
         asked = tuple(replace(question, max_tokens=given["max_tokens"]) for question in asked)
+    first, second = (_side(each, given["key_env"]) for each in (reference, candidate))
     wish = run.Wish(
-        reference=_source(reference, given["key_env"]),
-        candidate=_source(candidate, given["key_env"]),
+        reference=first.source,
+        candidate=second.source,
         questions=asked,
         margin=given["margin"],
         reference_side=ServedModel(
-            url=reference,
+            url=first.url,
             model=given["reference_model"],
             variant=given["reference_variant"],
-            release=given["reference_release"],
+            release=given["reference_release"] or first.release,
         ),
         candidate_side=ServedModel(
-            url=candidate,
+            url=second.url,
             model=given["candidate_model"],
             variant=given["candidate_variant"],
-            release=given["candidate_release"],
+            release=given["candidate_release"] or second.release,
             is_quantised=_is_copy(given),
         ),
         samples=given["samples"],
@@ -135,6 +139,7 @@ def command(reference: str, candidate: str, html: Path | None, as_json: bool, **
     out = sink(as_json)
     comparison = asyncio.run(run.run(wish, _progress(out.step)))
     out.record("quality", comparison)
+    keep(out, "quality", comparison, url=second.url)
     if html is not None:
         html.write_text(page.render(comparison), "utf-8")
         out.note("bench.html_written", path=html)
@@ -165,17 +170,25 @@ def _scored(asked: Sequence[Question]) -> tuple[str, ...]:
     return tuple(text for texts in by_group.values() for text in texts[:_SCORED_PER_GROUP])
 
 
-def _source(given: str, key_env: str) -> Endpoint | Path:
-    """A file when there is one of that name, else a URL. Raises USE069 for neither."""
-    from heavylift.wire.client import is_address
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Side:
+    """A side of the comparison as it was named: where it is, and its release where it is ours."""
 
+    source: Endpoint | Path
+    url: str
+    release: str | None = None
+
+
+def _side(given: str, key_env: str) -> _Side:
+    """A file when there is one of that name, else a URL or a deployment. Raises USE069 for none."""
     path = Path(given)
     if path.exists():
-        return path
-    if "://" not in given and not is_address(given):
-        raise HeavyliftError("USE069", {"given": given})
+        return _Side(source=path, url=given)
     served = Served(model="", key_env=key_env, variant=None, release=None, quantised=None)
-    return served.endpoint(given)
+    url, served = served.at(given)
+    if "://" not in url and not is_address(url):
+        raise HeavyliftError("USE069", {"given": given})
+    return _Side(source=served.endpoint(url), url=url, release=served.release)
 
 
 def _progress(step: Any) -> Any:

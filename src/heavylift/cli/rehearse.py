@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from heavylift.cli.kept import keep_of_recipe
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.errors import Exit
@@ -59,6 +60,7 @@ def command(
         teller(out),
     )
     out.record("rehearsal", found)
+    keep_of_recipe(out, "rehearsal", found, recipe)
     folder = shlex.quote(str(recipe))
     if not found.passed:
         wanted = None if found.failure is None else found.failure.next_command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -12,9 +12,10 @@ import click
 
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError
-from heavylift.wire.client import Endpoint
+from heavylift.wire.client import Endpoint, is_address
 
 KEY_VARIABLE: Final = "HEAVYLIFT_API_KEY"
+_OPTIONS: Final = ("model", "key_env", "variant", "release", "quantised")
 
 
 class OutputFile(click.Path):
@@ -63,11 +64,33 @@ class Served:
     variant: str | None
     release: str | None
     quantised: bool | None
+    key: str | None = field(default=None, repr=False)
+    """The key of a deployment that was named; None = it is in the environment, if anywhere."""
 
     @classmethod
     def taken_from(cls, given: dict[str, Any]) -> Served:
         """Takes its options out of all options given."""
-        return cls(**{name: given.pop(name) for name in cls.__slots__})
+        return cls(**{name: given.pop(name) for name in _OPTIONS})
+
+    def at(self, where: str) -> tuple[str, Served]:
+        """The address of what was named, and what is known of it: a URL stays one, the name of a
+        deployment becomes where it answers, with its key, model and release.
+
+        Raises OPS009 for a deployment that does not serve.
+        """
+        if "://" in where or is_address(where):
+            return where, self
+        from heavylift.operate.reporting import reach
+
+        found = reach(where)
+        if found is None:
+            return where, self
+        return found.url, replace(
+            self,
+            model=self.model or found.model,
+            release=self.release or str(found.release),
+            key=os.environ.get(self.key_env) or found.key,
+        )
 
     def is_copy(self) -> bool | None:
         """Whether a quantised copy stands for the model: as stated, else by the facts, which know
@@ -87,4 +110,4 @@ class Served:
 
     def endpoint(self, url: str) -> Endpoint:
         """The endpoint of a URL; the key is read from the environment, never from the arguments."""
-        return Endpoint.parse(url, os.environ.get(self.key_env) or None)
+        return Endpoint.parse(url, self.key or os.environ.get(self.key_env) or None)

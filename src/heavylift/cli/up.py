@@ -17,6 +17,7 @@ from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
 
 if TYPE_CHECKING:
+    from heavylift.cli.doctor import ShownReport
     from heavylift.operate.recipes import EmbeddedWish
     from heavylift.records.sink import Sink
 
@@ -44,6 +45,7 @@ _READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help=text("up.port")
 )
+@click.option("--accept-licence", is_flag=True, help=text("option.accept_licence"))
 @click.option("--doctor/--no-doctor", default=True, show_default=True, help=text("up.doctor"))
 @click.option("--despite", multiple=True, metavar="FINDING", help=text("up.despite"))
 @click.option("--verify/--no-verify", default=True, show_default=True, help=text("up.verify"))
@@ -69,6 +71,7 @@ def command(
     context: str,
     concurrency: int,
     port: int,
+    accept_licence: bool,
     doctor: bool,
     despite: tuple[str, ...],
     verify: bool,
@@ -83,6 +86,8 @@ def command(
 ) -> int:
     """Begin the deployment and follow it until it serves; 1 when its verification fails."""
     from heavylift.cli.deployments import follow, status
+    from heavylift.cli.kept import keep_of
+    from heavylift.cli.licence import before_launch
     from heavylift.operate import operations
 
     out = sink(as_json)
@@ -98,11 +103,14 @@ def command(
     )
     with contextlib.ExitStack() as made:
         thing = wanted(source, asked, made)
+        typed = f"heavylift up {shlex.quote(source)}"
+        before_launch(out, thing, accepted=accept_licence, typed=typed)
+        examined: ShownReport | None = None
         # Machines elsewhere are looked at there: `heavylift doctor --collect` and `--from`.
         if doctor and not machines and target in (None, "processes", "docker"):
-            failed = _failed(out, thing, despite)
-            if failed is not None:
-                return failed
+            examined, failed = _examined(out, thing, despite)
+            if failed:
+                return Exit.ENVIRONMENT
         begun = operations.up(
             operations.UpWish(
                 source=thing,
@@ -120,6 +128,8 @@ def command(
         out.note("up.was_running", name=begun.name, release=begun.release)
     else:
         out.note("up.begun", name=begun.name, release=begun.release)
+        if examined is not None:
+            keep_of(out, "doctor", examined, begun.name)
     for what in ("ssh" if machines else None, begun.runs_by):
         if what is not None:
             out.note("up.not_run_here", what=what)
@@ -239,8 +249,12 @@ def _free_port() -> int:
     return port
 
 
-def _failed(out: Sink, thing: Path | EmbeddedWish, despite: tuple[str, ...]) -> int | None:
-    """Shows what the doctor found wrong for this recipe; None when nothing stops the start."""
+def _examined(
+    out: Sink, thing: Path | EmbeddedWish, despite: tuple[str, ...]
+) -> tuple[ShownReport, bool]:
+    """What the doctor says of this machine for the recipe, and whether that stops the start: then
+    what does is shown.
+    """
     from heavylift.cli.doctor import show
     from heavylift.facts.catalog import Catalog
     from heavylift.operate import doctoring, recipes
@@ -252,16 +266,16 @@ def _failed(out: Sink, thing: Path | EmbeddedWish, despite: tuple[str, ...]) -> 
         else:
             recipes.write_embedded(thing, folder)
         examined = doctoring.examine(recipes.read(folder), despite)
-    if not examined.failed:
-        return None
     catalog = Catalog()
     facts = {group: catalog.checks(group) for group in doctoring.GROUPS}
-    names = {finding.id for finding in examined.failed}
     shown = show(examined.report, facts)
+    if not examined.failed:
+        return shown, False
+    names = {finding.id for finding in examined.failed}
     stopping = tuple(each for each in shown.findings if each.id in names)
     out.record("doctor", dataclasses.replace(shown, findings=stopping))
     for name in sorted(names):
         out.note("up.doctor_stops", finding=name)
     subject = str(thing / recipes.LAUNCH) if isinstance(thing, Path) else thing.model
     out.next_command(f"heavylift doctor --for {shlex.quote(subject)} -v")
-    return Exit.ENVIRONMENT
+    return shown, True

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from heavylift.cli.kept import keep
 from heavylift.cli.numbers import FiniteRange
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.served import OutputFile, Served, served_options
@@ -34,7 +36,7 @@ _SOAK_HOURS: Final = 1.0
 
 
 @click.command(help=text("verify.help"))
-@click.argument("url")
+@click.argument("url", metavar="URL|NAME")
 @click.option(
     "--profile",
     type=click.Choice(["smoke", "acceptance", "soak"]),
@@ -94,7 +96,8 @@ def command(url: str, junit: Path | None, html: Path | None, as_json: bool, **gi
     from heavylift.verify import run
     from heavylift.verify.records import Status
 
-    served = Served.taken_from(given)
+    where = shlex.quote(url)
+    url, served = Served.taken_from(given).at(url)
     wish = _wish(url, served, given)
     out = sink(as_json)
     verification = asyncio.run(
@@ -107,13 +110,14 @@ def command(url: str, junit: Path | None, html: Path | None, as_json: bool, **gi
         )
     )
     out.record("verify", verification)
+    keep(out, "verify", verification, url=url)
     for path, render in ((junit, junit_file.render), (html, page.render)):
         if path is not None:
             path.write_text(render(verification), "utf-8")
             out.note("bench.html_written", path=path)
     failed = verification.verdict in (Status.FAIL, Status.UNKNOWN)
     if not failed:
-        out.next_command(f"heavylift bench {url} --concurrency 8")
+        out.next_command(f"heavylift bench {where} --concurrency 8")
     return Exit.NEGATIVE if failed else Exit.OK
 
 

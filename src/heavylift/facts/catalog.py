@@ -34,6 +34,7 @@ from heavylift.facts.copies import Copy, read_name
 from heavylift.facts.decode import Decoder
 from heavylift.facts.defects import Defect, FactsError
 from heavylift.facts.document import read_document
+from heavylift.facts.golive_schema import GoLiveBook
 from heavylift.facts.import_schema import ImportBook
 from heavylift.facts.log_schema import LogBook, RestartBook
 from heavylift.facts.mix_schema import MixBook
@@ -134,6 +135,10 @@ class Catalog:
     def rules_of_thumb(self) -> tuple[ThumbRuleFacts, ...]:
         """What others plan with instead of an account."""
         return self._load(ThumbRuleBook, "rules_of_thumb.toml").rules
+
+    def golive(self) -> GoLiveBook:
+        """The points of a go-live report."""
+        return self._load(GoLiveBook, "golive.toml")
 
     def family(self, identifier: str) -> FamilyFacts:
         """The architecture family of that id, with the tensor lists of all its file formats."""
@@ -503,11 +508,13 @@ class Catalog:
         return defects
 
     def _check_books(self, defects: list[Defect]) -> None:
-        """The facts of speed, of money and of what is served, and the rules of thumb: read as one
-        record each.
+        """The facts of speed, of money, of what is served, of a go-live report, and the rules of
+        thumb: read as one record each.
         """
         if (self.root / "rules_of_thumb.toml").is_file():
             _collect(_anyway(self.rules_of_thumb), ("rules_of_thumb",), defects)
+        if (self.root / "golive.toml").is_file():
+            _collect(_anyway(self.golive), ("golive",), defects)
         books: dict[str, Callable[[], object]] = {"speed": self.speed, "prices": self.prices}
         present = [kind for kind in books if self.ids(kind)]
         _collect(lambda kind: books[kind](), present, defects)

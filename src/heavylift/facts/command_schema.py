@@ -17,7 +17,7 @@ class FlagFacts:
     `type`: `bool` (takes no value), `optional` (may), `list` (one or more), `int`, `float`, `str`
     or `json`. `since` is the first read version with it (None = the oldest read has it), `until`
     the first without it. `negatable`: `--no-…` exists. `choices` of every version read; empty =
-    free.
+    free. `variable` is the environment variable that says the same.
     """
 
     type: str = "str"
@@ -25,6 +25,7 @@ class FlagFacts:
     since: str | None = None
     until: str | None = None
     replaced_by: str | None = None
+    variable: str | None = None
     negatable: bool = False
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()

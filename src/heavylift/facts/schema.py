@@ -255,7 +255,8 @@ class VariantFacts(Rule):
     counts. `kv_cache_dtype`: what the checkpoint brings scales for, which engines take unless told
     otherwise. `bytes_total` is the published size of all files, where the tensor list is not known.
     `bytes_more` is how much more the files may hold: what a form known by its name alone may have
-    left as it was.
+    left as it was. `dims` are dimensions in which the form's tensors differ from the model's own; a
+    published recipe that names no form says nothing of it.
     """
 
     id: str
@@ -266,6 +267,7 @@ class VariantFacts(Rule):
     tensor_types: dict[str, str] = field(default_factory=dict)
     typed: tuple[TypedFacts, ...] = ()
     quantised: tuple[QuantisedFacts, ...] = ()
+    dims: dict[str, int] = field(default_factory=dict)
     kv_cache_dtype: str | None = None
     bytes_total: int | None = None
     bytes_more: int | None = None
@@ -282,10 +284,19 @@ class TotalsFacts(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LicenceTermFacts(Rule):
+    """A condition of a model's licence, in words of ours."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
     """One model: names, family, dimensions, layer sets and published variants.
 
     `hf_architecture` is the class that its config.json names first, by which engines look it up.
+    `licence_terms` are the conditions of its licence that somebody quoted: none known is not none.
     """
 
     id: str
@@ -299,6 +310,7 @@ class ModelFacts:
     max_context: Fact[int]
     hf_architecture: Fact[str] | None = None
     licence: Fact[str] | None = None
+    licence_terms: tuple[LicenceTermFacts, ...] = ()
     published_total_gb: Fact[float] | None = None
 
     def dim(self, name: str) -> int:

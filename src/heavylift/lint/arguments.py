@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from heavylift.lint.command import Option
@@ -11,7 +12,7 @@ from heavylift.lint.words import Word
 from heavylift.recipe.flags import FlagTable, Found
 
 _NUMBER: Final = re.compile(r"-\d+(?:\.\d+)?")
-_GLUED: Final = re.compile(r"(--[a-z][a-z-]*[a-z])(/.+)")
+_GLUED: Final = re.compile(r"(--[a-z][a-z_-]*[a-z])(/.+|:.+|\d.*)")
 _CLUSTER: Final = re.compile(r"-[a-zA-Z]{2,4}")
 _SHORT_GLUED: Final = re.compile(r"(-[a-zA-Z])([^-=].*)")
 
@@ -35,9 +36,15 @@ def options(
         word = given[at]
         at += 1
         if word.text == "--":
-            rest += given[at:]
-            break
-        if not is_flag(word.text) or word.loose_json:
+            parted = _parted(given, at, table)
+            if parted is None:
+                rest += given[at:]
+                break
+            option, used = parted
+            found.append(option)
+            at += used
+            continue
+        if not is_flag(word.text):
             rest.append(word)
             if stop_at_positional:
                 rest += given[at:]
@@ -49,15 +56,27 @@ def options(
     return tuple(found), tuple(rest)
 
 
+def _parted(given: list[Word], at: int, table: FlagTable | None) -> tuple[Option, int] | None:
+    """`-- flag value`: a known flag whose dashes stand apart; None where it is no such thing."""
+    if at >= len(given) or table is None or is_flag(given[at].text):
+        return None
+    joined = replace(given[at], text=f"--{given[at].text}")
+    if table.flag(joined.text.partition("=")[0]) is None:
+        return None
+    option, used = _option([*given[:at], joined, *given[at + 1 :]], at + 1, table)
+    return replace(option, slip="parted"), used + 1
+
+
 def _option(given: list[Word], at: int, table: FlagTable | None) -> tuple[Option, int]:
     """The option whose flag is the word before `at`, and how many words its value takes."""
     word = given[at - 1]
     name, equals, joined = word.text.partition("=")
     found = table.flag(name) if table is not None else None
     slip = None
-    if found is None and (glued := _GLUED.fullmatch(name)):
+    glued = _GLUED.fullmatch(word.text) if found is None else None
+    if glued and (glued[2].startswith("/") or (table and table.flag(glued[1]))):
         # `--device/dev/kfd`: the space, or the equals sign, was lost.
-        name, value = glued.groups()
+        name, value = glued[1], glued[2].lstrip(":")
         return _made(word, name, table.flag(name) if table else None, value, slip="no_space"), 0
     if found is None and not equals and (short := _SHORT_GLUED.fullmatch(name)):
         known = table.flag(short[1]) if table is not None else None
@@ -102,7 +121,8 @@ def _made(
     joined: bool = False,
     loose: bool = False,
 ) -> Option:
-    member = name.split(".", 1)[1] if found is not None and "." in name else None
+    dotted = found is not None and any("." in each for each in found.facts.aliases)
+    member = name.split(".", 1)[1] if found is not None and "." in name and not dotted else None
     return Option(
         written=name,
         name=found.name if found is not None else name,

@@ -26,11 +26,18 @@ from heavylift.records.plan import Layout, Plan
 
 _VERSION: Final = re.compile(r"(?<![\w.])v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\.?\d)")
 _BRANCH: Final = re.compile(
-    r"main|nightly|dev\d|branch|image|fork|patch|rc\d|\bpr\b", re.IGNORECASE
+    r"main|nightly|dev\d|branch|image|fork|patch|rc\d|\bpr\b|\b20\d\d-\d\d", re.IGNORECASE
 )
+_SAID_IMAGE: Final = re.compile(r"(?:rocm )?image (?:\S*:)?([\w.-]+)", re.IGNORECASE)
+_PATCHED: Final = re.compile(r"[+]|patch|fork|branch|fix", re.IGNORECASE)
+_NAME: Final = re.compile(r"[\w./~-]+(?::[\w.-]+)?")
 _IMAGE_DATE: Final = re.compile(r"(20\d{6})")
+ANY_MODEL: Final = "any"
 _MODEL_FLAGS: Final = ("--model", "--model-path", "-m", "--model_path")
 _FLOATING: Final = re.compile(r"(?:^|[-_.])(?:latest|nightly|dev|main)(?:$|[-_.])")
+
+KnownModels = Callable[[str], "KnownModel | None"]
+"""What is known of the weights that a name stands for; None where nothing is."""
 
 PlanLayout = Callable[["PlanWish"], Plan | None]
 """Plans a layout on a rack; None when that cannot be said."""
@@ -57,6 +64,23 @@ class PlanWish:
     text_only: bool
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownModel:
+    """A model of the facts by the name a command gives it. `weights_bytes` of all files, None where
+    the form that the name speaks of has no known size; `is_assumed` where nobody described that
+    form.
+    """
+
+    name: str
+    title: str
+    context_tokens: int
+    heads: int | None
+    experts: int | None
+    weights_bytes: int | None
+    is_assumed: bool
+    source: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Library:
     """Everything known that commands are judged by; tables are read when they are asked for."""
@@ -69,6 +93,7 @@ class Library:
     overheads: tuple[CommandOverheadFacts, ...]
     changes: tuple[NameChangeFacts, ...]
     rules: tuple[CommandRuleFacts, ...]
+    known: KnownModels
     plan: PlanLayout
 
 
@@ -94,6 +119,11 @@ class Version:
     def is_unnumbered(self) -> bool:
         """True when a version is stated that no table can know."""
         return self.text is not None and self.number is None
+
+    @property
+    def is_fork(self) -> bool:
+        """True for a build that somebody changed."""
+        return self.text is not None and "fork" in self.text.lower()
 
     def precedes(self, other: str) -> bool:
         """True when there is a number, and it is before `other`."""
@@ -193,9 +223,16 @@ class Case:
         given = [option for option in self.command.options if option.name == flag]
         if member:
             return tuple(value for option in given for value in _member_values(option, member))
-        return tuple(
+        said = tuple(
             option.text for option in given if option.text is not None and option.member is None
         )
+        return said or self._by_variable(flag)
+
+    def _by_variable(self, flag: str) -> tuple[str, ...]:
+        """The value of the variable that says the same as a flag."""
+        found = self.table.facts.flags.get(flag) if self.table is not None else None
+        value = self.command.env.get(found.variable) if found and found.variable else None
+        return () if value is None else (value,)
 
     def values(self, name: str) -> tuple[str, ...]:
         """The values of a name of the conditions' language."""
@@ -233,6 +270,7 @@ class Case:
             found |= {
                 "container": (container.form,),
                 "image": _one(image or None),
+                "image_tag": _one(image_tag(image) or None),
                 "image_vendor": _one(facts.vendor if facts else None),
                 "image_date": tuple(_IMAGE_DATE.findall(image)[:1]),
                 "image_floats": _when(bool(image) and _floats(image_tag(image))),
@@ -246,7 +284,17 @@ class Case:
             }
             if container.form == "systemd":
                 found.pop("container")
+        elif self._said_image is not None:
+            found["image_tag"] = (self._said_image,)
+            found["image_date"] = tuple(_IMAGE_DATE.findall(self._said_image)[:1])
         return found
+
+    @property
+    def _said_image(self) -> str | None:
+        """The tag of the image that a version hint names, as it was published: `image kimi-k3`."""
+        said = _SAID_IMAGE.match(self.hints.version or "")
+        patched = _PATCHED.search(self.hints.version or "")
+        return said[1] if said and not patched else None
 
     # --- the model -------------------------------------------------------------------------------
 
@@ -316,11 +364,34 @@ class Case:
             (
                 each
                 for each in self.library.models.checkpoints
-                if each.model == self.model.id
+                if each.model in (self.model.id, ANY_MODEL)
                 and any(_matches(key, pattern) for pattern in each.patterns)
             ),
             None,
         )
+
+    @cached_property
+    def known(self) -> KnownModel | None:
+        """What the facts know of the weights by the name the command gives them, where the model
+        is not one whose forms are listed with the commands.
+        """
+        name = self.model_name
+        if name is None or (self.model is not None and self.model.plans_as is not None):
+            return None
+        if not _NAME.fullmatch(name) or self.setting("quantization") is not None:
+            # Weights quantised at the start are not those of the files.
+            return None
+        if self.serves and self.engine is not None and not self.engine.settings.get("tensor"):
+            # A runner for single machines takes a form of its own choice.
+            return None
+        return self.library.known(name)
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The longest context the model has."""
+        if self.model is not None and self.model.context_tokens is not None:
+            return self.model.context_tokens
+        return self.known.context_tokens if self.known is not None else None
 
     @property
     def is_hybrid(self) -> bool:
@@ -342,12 +413,20 @@ class Case:
     @property
     def weights_bytes(self) -> int | None:
         """Bytes of the checkpoint's files, where its name or its model tells."""
+        if self.known is not None:
+            return self.known.weights_bytes
         if self.checkpoint is not None and self.checkpoint.bytes_total is not None:
             return self.checkpoint.bytes_total
         model, _, of_files = self._named
         if model is None or not of_files or self.is_foreign_checkpoint:
             return None
         return None if self._foreign_quantization else model.bytes_total
+
+    @property
+    def weights_source(self) -> str | None:
+        """Where `weights_bytes` is from."""
+        named = self.known or self.checkpoint or self.model
+        return named.source if named is not None else None
 
     @property
     def _foreign_quantization(self) -> bool:
@@ -405,6 +484,9 @@ class Case:
         """The layout the command states; sizes it leaves out are 1."""
         tensor = self.number_of("tensor") or 1
         data = self.number_of("data") or 1
+        if self.setting("inner_data") not in (None, FALSE):
+            # Data parallel attention shares the tensor ranks.
+            data = 1
         return Layout(
             tensor_parallel_size=tensor,
             pipeline_parallel_size=self.number_of("pipeline") or 1,
@@ -439,7 +521,10 @@ def name_key(name: str) -> str:
 
 
 def _floats(tag: str) -> bool:
-    return _FLOATING.search(tag) is not None
+    """True for a tag that its project moves: by its name, or for naming neither version nor day."""
+    if _FLOATING.search(tag):
+        return True
+    return bool(tag) and "$" not in tag and not re.search(r"\d", tag)
 
 
 def _matches(key: str, pattern: str) -> bool:

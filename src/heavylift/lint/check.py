@@ -15,6 +15,8 @@ from heavylift.lint.rules import container, memory, model, names, pairs, setting
 from heavylift.records.finding import Severity
 
 SCHEMA: Final = 1
+_OWN: Final = "heavylift"
+"""The source of what needs none but the text itself: how a shell reads it, and sums."""
 
 _RULES: Final[tuple[Callable[[Case], Iterator[LintFinding]], ...]] = (
     shape.shape,
@@ -81,7 +83,8 @@ def _found(case: Case) -> Iterator[LintFinding]:
 def _unique(findings: list[LintFinding]) -> tuple[LintFinding, ...]:
     """Without repeats (a command per node repeats them), the gravest first."""
     seen: dict[tuple[str, str], LintFinding] = {}
-    for finding in findings:
+    for each in findings:
+        finding = each if each.source is not None else replace(each, source=_OWN)
         key = (finding.code, finding.subject)
         if key not in seen or RANK[finding.severity] < RANK[seen[key].severity]:
             seen[key] = finding

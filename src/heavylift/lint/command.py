@@ -20,7 +20,7 @@ class Option:
 
     `name` is the main name of the table, or the written one where the table has none. `member` is
     the part after a dot (`--attention-config.backend`). `slip` says how it is malformed: `no_space`
-    (`--device/dev/kfd`).
+    (`--device/dev/kfd`) or `parted` (`-- device`).
     """
 
     written: str

@@ -113,12 +113,23 @@ class CommandReader:
                         fragment=True,
                     )
                 ]
+        loose = {name: value for words in all_words for name, value in _assignments(words).items()}
+        scope = {**loose, **scope}
         if not scope:
             return []
-        for engine in self.engines:
-            if any(name.startswith(prefix) for prefix in engine.env_prefixes for name in scope):
-                return [Command(engine=engine, env=scope, fragment=True)]
-        return [Command(engine=None, env=scope, fragment=True)]
+        return self.variables(scope)
+
+    def variables(self, env: dict[str, str]) -> list[Command]:
+        """Variables alone, for the engine whose own they are."""
+        engine = next(
+            (
+                each
+                for each in self.engines
+                if any(name.startswith(prefix) for prefix in each.env_prefixes for name in env)
+            ),
+            None,
+        )
+        return [Command(engine=engine, env=env, fragment=True)]
 
     # --- one simple command ----------------------------------------------------------------------
 

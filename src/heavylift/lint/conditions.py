@@ -22,7 +22,7 @@ Values = Callable[[str], tuple[str, ...]]
 """The values a command gives a name."""
 
 _CONDITION: Final = re.compile(r"(!?)\s*([^\s!<>=~]+)\s*(?:(>=|<=|!=|=|<|>|~)\s*(.+))?")
-_NUMBER: Final = re.compile(r"([\d_]+(?:\.\d+)?)\s*([kmg]?)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"([\d_]+(?:\.\d+)?(?:e\d{1,2})?)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
 _SCALE: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 

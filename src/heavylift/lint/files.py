@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import yaml
 
+from heavylift.facts.command_schema import CommandEngineFacts
 from heavylift.lint.command import Command, Container
 from heavylift.lint.commands import CommandReader, mount, size
 from heavylift.lint.words import Word, split
@@ -21,7 +22,7 @@ _YAML_HINT: Final = re.compile(
 )
 _UNIT: Final = re.compile(r"^\s*(?:\[Service\]|ExecStart\s*=)", re.MULTILINE)
 _LONGEST_NUMBER: Final = 18
-_ARGUMENT_KEYS: Final = re.compile(r"(?:[a-z_]*args|arguments|command|cmd|flags)")
+_ARGUMENT_KEYS: Final = re.compile(r"(?:[a-z_]*args|arguments|command|cmd|flags)", re.IGNORECASE)
 _ENV_KEYS: Final = ("env", "environment", "env_vars")
 _ENOUGH_FLAGS: Final = 2
 
@@ -53,8 +54,9 @@ class FileReader:
         forms: list[tuple[str, list[Command]]] = [
             ("compose", [each for doc in loaded for each in self._compose(doc)]),
             ("kubernetes", [each for doc in loaded for each in self._pods(doc)]),
-            ("recipe", [each for doc in loaded for each in self._recipe(doc, {}, None)]),
+            ("recipe", [each for doc in loaded for each in self._recipe(doc, {}, None, None)]),
             ("config", [each for doc in loaded for each in self._config(doc)]),
+            ("variables", [each for doc in loaded for each in self._variables(doc)]),
         ]
         return next((pair for pair in forms if pair[1]), ("yaml", []))
 
@@ -119,27 +121,43 @@ class FileReader:
         if isinstance(containers, list):
             for container in containers:
                 if isinstance(container, dict):
-                    yield from self.reader.inside(
-                        _pod_container(node, container),
-                        [*_words(container.get("command")), *_words(container.get("args"))],
-                        _env(container.get("env")),
-                    )
+                    yield from self._container(node, container)
+            return
+        if isinstance(node.get("image"), str) and ("args" in node or "command" in node):
+            # One container cut out of its pod: what the pod has is not known.
+            yield from self._container(node, node)
             return
         for each in node.values():
             yield from self._pods(each)
 
+    def _container(self, pod: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[Command]:
+        yield from self.reader.inside(
+            _pod_container(pod, container),
+            [*_words(container.get("command")), *_words(container.get("args"))],
+            _env(container.get("env")),
+        )
+
     # --- recipes ---------------------------------------------------------------------------------
 
-    def _recipe(self, node: Any, env: Mapping[str, str], model: str | None) -> Iterator[Command]:
-        """Commands of any mapping that lists flags: arguments, with variables and model around."""
+    def _recipe(
+        self,
+        node: Any,
+        env: Mapping[str, str],
+        model: str | None,
+        engine: CommandEngineFacts | None,
+    ) -> Iterator[Command]:
+        """Commands of any mapping that lists flags: arguments, with variables and model around, and
+        the engine that an image or a word beside them names.
+        """
         if isinstance(node, list):
             for each in node:
-                yield from self._recipe(each, env, model)
+                yield from self._recipe(each, env, model, engine)
         if not isinstance(node, dict):
             return
         env = {**env, **{k: v for key in _ENV_KEYS for k, v in _env(node.get(key)).items()}}
         named = node.get("model") or node.get("model_id") or node.get("model_name")
         model = named if isinstance(named, str) else model
+        engine = self._named_engine(node) or engine
         listed = [
             word
             for key, value in node.items()
@@ -149,10 +167,23 @@ class FileReader:
         if listed:
             if model is not None and not listed[0].text.startswith("vllm"):
                 listed = [*listed, Word("--model"), Word(model)]
-            yield from self.reader.read(listed, dict(env))
+            found = self.reader.read(listed, dict(env)) if _is_entered(listed, engine) else []
+            if engine is not None and not found:
+                found = [replace(self.reader.arguments(engine, listed, dict(env)), fragment=True)]
+            yield from found or self.reader.read(_flags_first(listed), dict(env))
         for key, each in node.items():
             if isinstance(each, dict | list) and not _ARGUMENT_KEYS.fullmatch(str(key)):
-                yield from self._recipe(each, env, model)
+                yield from self._recipe(each, env, model, engine)
+
+    def _named_engine(self, node: Mapping[str, Any]) -> CommandEngineFacts | None:
+        """The engine that a mapping names: by its image, or in a word of its own."""
+        for key in ("image", "repository"):
+            if isinstance(node.get(key), str):
+                engine, _ = self.reader.image(node[key])
+                if engine is not None:
+                    return engine
+        word = str(node.get("engine") or node.get("framework") or "").lower()
+        return next((each for each in self.reader.engines if each.id == word), None)
 
     def _config(self, document: Any) -> Iterator[Command]:
         """A file of settings named as an engine's flags (`--config FILE`)."""
@@ -169,6 +200,31 @@ class FileReader:
                 words += [Word(flag), Word(str(value), quoted=True)]
         if sum(word.text.startswith("--") for word in words) >= _ENOUGH_FLAGS:
             yield from (replace(each, fragment=False) for each in self.reader.read(words, {}))
+
+    def _variables(self, document: Any) -> Iterator[Command]:
+        """Variables alone, as an `environment:` or `env:` cut out of its file lists them."""
+        nodes = document if isinstance(document, list) else [document]
+        for node in nodes:
+            found = (
+                {name: value for key in _ENV_KEYS for name, value in _env(node.get(key)).items()}
+                if isinstance(node, dict)
+                else {}
+            )
+            if found:
+                yield from self.reader.variables(found)
+
+
+def _is_entered(words: list[Word], engine: CommandEngineFacts | None) -> bool:
+    """True where the words themselves may say whose they are: no engine is named beside them, or
+    they begin with a program.
+    """
+    return engine is None or not words[0].text.startswith("-")
+
+
+def _flags_first(words: list[Word]) -> list[Word]:
+    """Arguments of an image's own server: what stands before the flags is the model."""
+    first = next((at for at, word in enumerate(words) if word.text.startswith("--")), 0)
+    return [*words[first:], *words[:first]]
 
 
 def _lists_flags(value: Any) -> bool:

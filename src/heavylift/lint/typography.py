@@ -14,6 +14,11 @@ _LONG_DASH: Final = re.compile(r"(?<![^\s=\"'])[\u2013\u2014\u2212]{1,2}(?=[A-Za
 _SHORT_DASH: Final = re.compile(r"(?<!\S)[\u2010\u2011\u2013\u2212](?=[A-Za-z]\s)")
 _PROMPT: Final = re.compile(r"^[ \t]*(?:\$|>|root@[\w.-]+:?[^\n#$]*[#$])[ \t]+(?=\S)", re.MULTILINE)
 _FENCE: Final = re.compile(r"^[ \t]*```[\w+-]*[ \t]*$", re.MULTILINE)
+# PowerShell and cmd.exe continue a line with other marks, and set variables in other words.
+_OTHER_CONTINUATION: Final = re.compile(r"(?<=[ \t])[`^][ \t]*\n")
+_OTHER_ASSIGNMENT: Final = re.compile(
+    r"^[ \t]*(?:\$env:(\w+)[ \t]*=[ \t]*|set[ \t]+\"?(\w+)=)", re.MULTILINE | re.IGNORECASE
+)
 _WIDE_FIRST: Final = 0xFF01
 _WIDE_LAST: Final = 0xFF5E
 _WIDE_OFFSET: Final = 0xFEE0
@@ -37,6 +42,8 @@ def straighten(text: str) -> Straightened:
     plain = text.replace("\r\n", "\n").replace("\r", "\n").translate(_SPACES)
     plain = _FENCE.sub("", plain)
     plain = _PROMPT.sub("", plain)
+    plain = _OTHER_CONTINUATION.sub("\\\\\n", plain)
+    plain = _OTHER_ASSIGNMENT.sub(lambda found: f"export {found[1] or found[2]}=", plain)
     for name, changed in (
         ("invisible", _INVISIBLE.sub("", plain)),
         ("quotes", None),

@@ -96,10 +96,15 @@ def bring_up(wish: BringUpWish, on_rung: OnRung, on_change: Callable[[RunState],
     return record
 
 
+def record_path(name: str) -> Path:
+    """Where the record of a bring-up lies."""
+    return paths.deployment_dir(name) / RECORD
+
+
 def kept(name: str) -> BringUp | None:
     """The bring-up that was begun under a name; None when there is none."""
     try:
-        return msgspec.json.decode((paths.deployment_dir(name) / RECORD).read_bytes(), type=BringUp)
+        return msgspec.json.decode(record_path(name).read_bytes(), type=BringUp)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError):

@@ -65,6 +65,11 @@ def read(folder: Path) -> Recipe:
     return Recipe(spec=spec, plan=plan, rules=rules, digest=_digest(folder))
 
 
+def read_plan(path: Path) -> Plan:
+    """The plan in a file. Raises REC041 for a file that holds none."""
+    return _decoded(path, Plan)
+
+
 def keep(source: Path, name: str, number: int) -> Path:
     """A copy of a recipe's files as release `number` of a deployment: what goes back must not hang
     on a folder of somebody's. Large files are no part of a recipe and stay where they are.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from heavylift.facts.schema import EngineSupportRule, RecipeFacts
+from heavylift.facts.schema import EngineSupportRule, RecipeFacts, VariantFacts
 from heavylift.plan.registry import by_registry
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout, Rack, Status, Support
@@ -103,9 +103,18 @@ def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
             for recipe in subject.knowledge.book.recipes
             if recipe.engine == subject.engine.id
             and recipe.phase is None
-            and recipe.variant in (None, subject.variant.id)
+            and speaks_of(recipe, subject.variant)
         ],
     )
+
+
+def speaks_of(recipe: RecipeFacts, variant: VariantFacts) -> bool:
+    """Whether a published recipe says anything of a form of the weights: one that names no form
+    ran the engine's usual ones, not one whose tensors are stored in other sizes.
+    """
+    if recipe.variant is None:
+        return not variant.dims
+    return recipe.variant == variant.id
 
 
 def refused_by_engine(subject: Subject) -> Support | None:

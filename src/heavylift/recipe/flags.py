@@ -69,6 +69,8 @@ class FlagTable:
         stem = written.split(".", 1)[0]
         dashed = "--" + stem[2:].replace("_", "-") if stem.startswith("--") else stem
         found = self._spelling(dashed) or self._spelling(stem)
+        if found is None and stem != written:
+            found = self._spelling(written.replace("_", "-"))
         if found is None:
             return self._beginning(dashed)
         return Found(

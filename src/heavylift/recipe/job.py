@@ -12,7 +12,7 @@ from heavylift.facts.command_schema import (
     CommandModelFacts,
     NameChangeFacts,
 )
-from heavylift.facts.schema import GpuFacts, ModelFacts, NodeFacts, RecipeFacts, Rule
+from heavylift.facts.schema import GpuFacts, ModelFacts, NodeFacts, RecipeFacts, Rule, VariantFacts
 from heavylift.facts.serving_schema import (
     DraftFacts,
     ServingCommon,
@@ -131,14 +131,19 @@ class Job:
         return 0 if self.on_host else self.gpus_per_node
 
     @cached_property
+    def variant(self) -> VariantFacts:
+        """The planned form of the weights."""
+        return next(each for each in self.model.variants if each.id == self.plan.variant)
+
+    @property
     def variant_repo(self) -> str | None:
         """The repository of the planned variant; None when none is published under a name."""
-        return next((v.repo for v in self.model.variants if v.id == self.plan.variant), None)
+        return self.variant.repo
 
-    @cached_property
+    @property
     def variant_format(self) -> str:
         """The file format of the planned variant."""
-        return next(v.format for v in self.model.variants if v.id == self.plan.variant)
+        return self.variant.format
 
     @cached_property
     def model_path(self) -> str | None:

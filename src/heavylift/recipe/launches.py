@@ -174,6 +174,8 @@ def _remarks(sheet: Sheet) -> None:
         sheet.note("planned_as", engine=plan.engine_title)
     if job.nodes > 1:
         sheet.note("name_the_interface")
+    if not job.is_split and job.nodes * job.replicas > 1 and job.serving.router is not None:
+        sheet.note("kept_together")
     if job.start.is_open and not job.start.key:
         sheet.note("open_without_key", host=job.start.bind_host)
     if plan.per_gpu.headroom_bytes < 0:
@@ -190,10 +192,15 @@ def _remarks(sheet: Sheet) -> None:
             gib=gib,
             left_gib=round(plan.per_gpu.headroom_bytes / 2**30, 2),
         )
+    _image_remarks(sheet)
+
+
+def _image_remarks(sheet: Sheet) -> None:
+    job = sheet.job
     image = job.image()
     if image is None:
         if not job.on_host:
-            sheet.note("no_image", engine=job.serving.title, version=plan.engine_version)
+            sheet.note("no_image", engine=job.serving.title, version=job.plan.engine_version)
     elif image.digest is None:
         sheet.note("image_by_tag", image=_reference(job, image.reference))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from heavylift.facts.schema import RecipeFacts
-from heavylift.plan.support import is_layout_of
+from heavylift.plan.support import is_layout_of, speaks_of
 from heavylift.recipe.job import Job
 from heavylift.records.plan import Status
 
@@ -49,7 +49,11 @@ def _fitting(job: Job) -> Iterator[RecipeFacts]:
 
 
 def _is_exact(job: Job, recipe: RecipeFacts) -> bool:
-    return job.gpu.id in recipe.gpu_ids and is_layout_of(recipe, job.plan.layout, job.plan.rack)
+    return (
+        job.gpu.id in recipe.gpu_ids
+        and is_layout_of(recipe, job.plan.layout, job.plan.rack)
+        and speaks_of(recipe, job.variant)
+    )
 
 
 def _order(job: Job, recipe: RecipeFacts) -> tuple[int, ...]:

@@ -64,6 +64,7 @@ def router(
         serves=True,
         argv=(*_ENTRY[kind], *words),
         ports={_API: port},
+        package=f"{kind}=={version}",
     )
     return rank, tuple(settings)
 

@@ -17,6 +17,7 @@ from heavylift.records.recipe import Nearest, RecipeRefusal
 from heavylift.units import GIB
 
 RAN = (Status.VERIFIED, Status.REPORTED)
+_CARDS_TRIED = 6
 
 
 def refusal(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> RecipeRefusal | None:
@@ -86,7 +87,30 @@ def nearest(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> t
                     status=fix.status,
                 )
             )
-    return tuple(found)
+    return tuple(found) or _elsewhere(shelf, wish, knowledge, job)
+
+
+def _elsewhere(
+    shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job
+) -> tuple[Nearest, ...]:
+    """The same engine, or else another, on the fewest of the largest cards that hold the model,
+    where no change of the rack that was asked for helps.
+    """
+    largest = sorted(shelf.catalog.gpus(), key=lambda each: -each.memory_visible.value)
+    bare = replace(wish.ask(job.plan.rack), layout_constraints={})
+    others = (each for each in shelf.catalog.serving_ids() if each != job.engine)
+    for engine in (job.engine, *others):
+        for gpu in largest[:_CARDS_TRIED]:
+            moved = replace(wish, rack=gpu.title, ask=lambda rack: replace(bare, rack=rack))
+            try:
+                plan, _ = planned(shelf, moved, knowledge, engine)
+            except HeavyliftError:
+                continue  # no layout there, or no count of that card holds the model
+            if plan.verdict.is_positive or plan.verdict is PlanVerdict.UNKNOWN:
+                request = replace(bare, engine=None, rack=plan.rack)
+                command = f"{_as_recipe(plan_command(request))} --engine {engine}"
+                return (_near(plan, engine, command),)
+    return ()
 
 
 def _as_asked(wish: RecipeWish, job: Job) -> Plan:

@@ -13,6 +13,7 @@ from heavylift.records.deployment import StatusReport
 from heavylift.records.fetched import Fetched
 from heavylift.records.finding import Finding
 from heavylift.records.fit import FitList
+from heavylift.records.golive import GoLive
 from heavylift.records.imported import Imported
 from heavylift.records.inspection import Inspection
 from heavylift.records.integrity import Integrity
@@ -42,6 +43,7 @@ RECORDS: Final[dict[str, type]] = {
     "release": Release,
     "rehearsal": Rehearsal,
     "bring-up": BringUp,
+    "golive": GoLive,
     "status": StatusReport,
     "snapshot": Snapshot,
     "speed": Speed,

@@ -98,7 +98,8 @@ class RankSpec:
     `secrets` maps a variable to the name of a secret that the runner resolves at start. `name` is
     unique in the launch (`serve-0`, `prefill-1`, `router-0`), `role` one of serve, prefill, decode,
     router, store; `node` counts the machines of the role from 0; `gpus` are the cards it takes
-    (None = not known, 0 = none). `serves`: it answers HTTP on its port `api`.
+    (None = not known, 0 = none). `serves`: it answers HTTP on its port `api`. `package` is the
+    pinned requirement that pip gets its program from, where no image holds it.
     """
 
     rank: int
@@ -114,6 +115,7 @@ class RankSpec:
     gpus: int | None = None
     serves: bool | None = None
     image: str | None = None
+    package: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -81,6 +82,17 @@ class DigestStore:
             "SELECT 1 FROM licences WHERE model = ? AND licence = ?", (model, licence)
         )
         return found.fetchone() is not None
+
+    def accepted_at(self, models: Iterable[str]) -> str | None:
+        """When a licence of one of these models was first accepted here; None = none was."""
+        times = [
+            row[0]
+            for model in models
+            for row in self._database.execute(
+                "SELECT accepted_at FROM licences WHERE model = ?", (model,)
+            )
+        ]
+        return min(times, default=None)
 
     def accept(self, model: str, licence: str) -> None:
         """Keep that it was accepted, and when."""

@@ -98,6 +98,7 @@ class Verification:
     """A verification. `verdict` is the worst status of its checks; skipped ones do not count.
 
     `answers`: to the questions that never change, for the next release to be held against.
+    `narrowed`: some checks of the profile were left out, or only some were asked for.
     """
 
     subject: ServedModel
@@ -108,4 +109,5 @@ class Verification:
     verdict: Status
     checks: tuple[CheckResult, ...]
     answers: Mapping[str, str] = field(default_factory=dict)
+    narrowed: bool = False
     schema: int = SCHEMA

@@ -275,6 +275,7 @@ async def run(
         verdict=verdict(results),
         checks=tuple(results),
         answers=verifier.answers,
+        narrowed=bool(wish.only or wish.skip),
     )
 
 

@@ -61,11 +61,12 @@ def test_every_rule_of_the_files_is_seen_to_fire(linting: Linting) -> None:
 
 
 def test_every_finding_has_words(linting: Linting) -> None:
-    """Every finding of the golden commands has a message and a fix in the catalogue."""
+    """Every finding of the golden commands has a message, a fix and a source."""
     for case in CASES:
         for shown in show(report_of(case, linting), linting.catalog).findings:
             assert shown.message
             assert shown.fix
+            assert shown.source
 
 
 def test_every_rule_of_the_files_has_words(linting: Linting) -> None:

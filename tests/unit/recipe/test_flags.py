@@ -159,6 +159,16 @@ def test_what_replaces_a_name_exists() -> None:
         assert presence is Presence.PRESENT, other
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tokenspeed", "llamacpp", "ollama"])
+def test_names_are_of_the_very_version_that_is_planned(engine: str) -> None:
+    """The version a recipe is for by default was read itself, not another build of it."""
+    catalog = Catalog()
+    serving = catalog.serving(engine)
+    version = catalog.engine(engine).default_version
+    assert serving.table_versions.get(version, version) in catalog.flags(serving.table).read
+    assert not serving.other_build
+
+
 def test_settings_name_flags_that_exist() -> None:
     """Every flag that a setting names is in its engine's table, where that is whole."""
     catalog = Catalog()

@@ -28,6 +28,24 @@ def _value(recipe: Recipe, flag: str, rank: int = 0) -> str:
     return words[words.index(flag) + 1]
 
 
+# --- status --------------------------------------------------------------------------------------
+
+
+def test_a_form_nobody_ran_is_not_called_verified(make_recipe: Make) -> None:
+    """B300 at tp8 was signed off with the native weights; their NVFP4 form was only published."""
+    native = make_recipe("kimi-k3", "8xB300", "vllm")
+    nvfp4 = make_recipe("kimi-k3", "8xB300", "vllm", variant="nvfp4")
+    assert native.status is Status.VERIFIED
+    assert nvfp4.status is Status.UNVERIFIED
+    assert nvfp4.launch is not None
+    assert "RedHatAI/Kimi-K3-NVFP4" in nvfp4.launch.ranks[0].argv
+    assert native.plan is not None
+    assert nvfp4.plan is not None
+    more = nvfp4.plan.per_gpu.weights_bytes.low - native.plan.per_gpu.weights_bytes.low
+    # A second byte of scale for each 32 weights of 92 × 896 experts, an eighth of them here.
+    assert more == 92 * 896 * 3 * 3072 * 3584 // 32 // 8
+
+
 # --- refused -------------------------------------------------------------------------------------
 
 
@@ -41,6 +59,14 @@ def test_what_does_not_fit_is_refused_with_the_nearest_that_does(make_recipe: Ma
     near = recipe.refused.nearest[0]
     assert (near.rack, near.layout, near.status) == ("2x8xH200", "tp8·dp2", Status.VERIFIED)
     assert near.command.startswith("heavylift recipe kimi-k3 --on 2x8xH200")
+
+
+def test_a_refusal_far_from_any_rack_that_works_still_names_one(make_recipe: Make) -> None:
+    """ATOM runs on AMD only and one small card holds nothing of this: no small change helps."""
+    recipe = make_recipe("qwen3.5-397b", "1xRTX 4090", "atom-vllm")
+    assert recipe.refused is not None
+    assert [near.engine for near in recipe.refused.nearest] == ["atom-vllm"]
+    assert "--engine atom-vllm" in recipe.refused.nearest[0].command
 
 
 def test_eight_gb200_are_two_trays_and_too_small(make_recipe: Make) -> None:

@@ -15,11 +15,14 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child { text-align: left; }
-td.words, th.words { text-align: left; }
+td.words, th.words { text-align: left; overflow-wrap: anywhere; }
 svg { width: 100%; height: auto; font: 11px system-ui, sans-serif; background: #fff; fill: #333; }
 .ok { color: #2e7d32; } .fail { color: #c62828; font-weight: 600; } .warn { color: #b26a00; }
 dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
+@media print {
+  body { max-width: none; margin: 0; font-size: 11px; } tr, pre { break-inside: avoid; }
+}
 """
 
 

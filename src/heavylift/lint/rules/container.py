@@ -50,6 +50,7 @@ def _path(case: Case) -> Iterator[LintFinding]:
         text="model_path_not_in_mount" if box.mounts else "model_path_no_mount",
         params={"mounts": ", ".join(f"{a}:{b}" for a, b in box.mounts)},
         mend=mend,
+        source=case.library.tables["docker"].facts.source,
     )
 
 

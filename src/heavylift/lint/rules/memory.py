@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from heavylift.errors import HeavyliftError
 from heavylift.lint.case import Case, PlanWish
+from heavylift.lint.command import FALSE
 from heavylift.lint.conditions import number
 from heavylift.lint.finding import LintFinding
 from heavylift.lint.hardware import NamedRack
@@ -18,6 +19,8 @@ from heavylift.units import GIB
 
 TIGHT_FRACTION = 0.96
 """From here on what lives outside the pool has little room."""
+MOST_UNASKED = 0.95
+"""SGLang's fraction where it cannot ask the card, more than it leaves itself on any."""
 _DOMINATES = 4
 """How many times the KV tokens another layout of the same rack must hold to be pointed out."""
 
@@ -55,13 +58,20 @@ def wish_of(case: Case, rack: NamedRack, *, any_form: bool = False) -> PlanWish 
     `any_form`: the weights do not matter to what is asked, only the model's shape.
     """
     facts, engine = case.model, case.engine
-    if facts is None or facts.plans_as is None or engine is None or engine.plans_as is None:
+    if engine is None or engine.plans_as is None:
         return None
-    known = not case.is_foreign_checkpoint and case.weights_bytes is not None
+    if not any_form and (moves_weights(case) or not _is_told(case)):
+        return None
+    named = case.known.name if case.known is not None else facts.plans_as if facts else None
+    if named is None:
+        return None
+    known = case.known is not None or (
+        not case.is_foreign_checkpoint and case.weights_bytes is not None
+    )
     if not rack.card.planned or not (known or any_form):
         return None
     # An engine without ranks puts layers where there is room: its weights are added up instead.
-    if not engine.settings.get("tensor") or not case.states_layout:
+    if not engine.settings.get("tensor") or not (case.states_layout or rack.gpus == 1):
         return None
     gpus = case.layout.world_size
     fraction = case.setting("memory_fraction")
@@ -69,13 +79,15 @@ def wish_of(case: Case, rack: NamedRack, *, any_form: bool = False) -> PlanWish 
         # A pinned cache is not held to the fraction: only the card limits it.
         fraction = "1"
     return PlanWish(
-        model=facts.plans_as,
+        model=named,
         engine=engine.plans_as,
         version=case.version.number or case.version.text,
         card=rack.card.id,
         gpus=gpus,
         nodes=rack.nodes if rack.gpus == gpus else None,
-        variant=case.checkpoint.variant if case.checkpoint and known else None,
+        variant=case.checkpoint.variant
+        if case.checkpoint and case.known is None and known
+        else None,
         layout=case.layout,
         context_tokens=case.number_of("context"),
         sequences=case.number_of("sequences"),
@@ -87,10 +99,31 @@ def wish_of(case: Case, rack: NamedRack, *, any_form: bool = False) -> PlanWish 
     )
 
 
+def _is_told(case: Case) -> bool:
+    """False for what the rules of memory do not tell: a fork's own ways, data parallel attention
+    inside the tensor ranks, experts spread over a part of the ranks.
+    """
+    layout = case.layout
+    expert = layout.expert_parallel_size
+    partly = expert not in (1, layout.tensor_parallel_size * layout.data_parallel_size)
+    inner = case.setting("inner_data") not in (None, FALSE)
+    return not (case.version.is_fork or partly or inner)
+
+
+def moves_weights(case: Case) -> bool:
+    """True when weights lie in host memory too, so that the cards need not hold them."""
+    offload = case.setting("offload")
+    return offload is not None and number(offload) != 0
+
+
 def _default_fraction(case: Case) -> float | None:
-    """The engine's own default, where its table states one."""
+    """The engine's own default, where its table states one; else the most an engine takes unasked:
+    what it works out at its start depends on more than the command says.
+    """
     found = case.table.flag(case.flag_of("memory_fraction")) if case.table is not None else None
-    return number(found.facts.default or "") if found is not None else None
+    if found is None:
+        return None
+    return number(found.facts.default or "") or MOST_UNASKED
 
 
 def planned(case: Case, wish: PlanWish) -> tuple[Plan | None, LintFinding | None]:
@@ -134,6 +167,20 @@ def _judged(case: Case, wish: PlanWish, plan: Plan) -> Iterator[LintFinding]:
             have=_gib(limit.have_bytes),
             short=_gib(weights - limit.have_bytes),
         )
+        if weights <= _visible(plan):
+            # The card itself would hold them: the engine loads, then finds no room for its cache.
+            yield _memory_finding(
+                case,
+                "weights_leave_no_kv",
+                Severity.FAIL,
+                plan,
+                need=_gib(limit.need_bytes),
+                have=_gib(limit.have_bytes),
+                short=_gib(limit.short_bytes),
+            )
+        return
+    if case.known is not None and case.known.is_assumed:
+        # What such a copy keeps of a token, its files may say otherwise.
         return
     pool = _pool(case, plan)
     if pool.tokens == 0:
@@ -148,6 +195,19 @@ def _judged(case: Case, wish: PlanWish, plan: Plan) -> Iterator[LintFinding]:
         )
         return
     likely = _likely(case, plan, pool)
+    if weights + _overhead(case, plan) > _visible(plan):
+        ran = plan.support.status in (Status.VERIFIED, Status.REPORTED)
+        yield _memory_finding(
+            case,
+            "oom_in_profile",
+            Severity.INFO if ran else Severity.WARN,
+            plan,
+            text="likely_oom_in_profile",
+            subject=case.flag_of("batched_tokens"),
+            need=_gib(weights),
+            other=_gib(_overhead(case, plan)),
+            have=_gib(_visible(plan)),
+        )
     if likely is not None and likely.tokens == 0:
         # Where the source of a recipe says it ran, two statements stand against each other.
         ran = plan.support.status in (Status.VERIFIED, Status.REPORTED)
@@ -245,8 +305,7 @@ def _likely(case: Case, plan: Plan, pool: _Pool) -> _Pool | None:
 
 def _context(case: Case, plan: Plan, pool: _Pool, likely: _Pool) -> Iterator[LintFinding]:
     """One request of the maximum length must fit; only engines that check it refuse to start."""
-    native = case.model.context_tokens if case.model else None
-    context = case.number_of("context") or native
+    context = case.number_of("context") or case.context_tokens
     if context is None or not _checks_context(case) or likely.holds(1, context):
         return
     certain = not pool.holds(1, context)
@@ -374,6 +433,11 @@ def _memory_finding(
         mend=mend,
         source=plan.support.source or None,
     )
+
+
+def _visible(plan: Plan) -> int:
+    """Bytes of one card that the driver shows."""
+    return next(each.bytes for each in plan.budgets if each.name == "driver_visible")
 
 
 def _layout_text(layout: Layout) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from heavylift.facts.command_schema import CommandModelFacts
 from heavylift.lint.case import Case
 from heavylift.lint.command import FALSE
 from heavylift.lint.finding import LintFinding
@@ -68,7 +67,7 @@ def _parsers(case: Case) -> Iterator[LintFinding]:
             text=rule,
             params={"model": facts.title if facts else case.model_name, "other": name},
             mend=_parser_mend(case, setting, name),
-            source=facts.source if facts else None,
+            source=facts.source if facts else case.table.facts.source if case.table else None,
         )
     yield from _parser_family(case)
 
@@ -199,16 +198,19 @@ def _size(case: Case) -> Iterator[LintFinding]:
             detail=f"{size / GB:.1f}GB",
             text="download_size",
             params={"size": f"{size / GB:,.1f} GB"},
-            source=case.checkpoint.source if case.checkpoint else None,
+            source=case.weights_source,
         )
 
 
 def _tensor(case: Case) -> Iterator[LintFinding]:
     """One GPU, by default, for a model that none holds."""
     size = case.weights_bytes or (case.model.bytes_total if case.model else None)
-    if size is None or size < _ONE_CARD_BYTES or not _knows(case, "tensor"):
+    if size is None or not _knows(case, "tensor"):
         return
     if case.layout.world_size > 1 or case.states_layout:
+        return
+    several = [rack.card.memory_bytes for rack in case.racks if (rack.gpus or 0) > 1]
+    if size < (max(several) if several else _ONE_CARD_BYTES):
         return
     gpus = next((rack.per_node for rack in case.racks if rack.per_node), None)
     yield LintFinding(
@@ -216,18 +218,16 @@ def _tensor(case: Case) -> Iterator[LintFinding]:
         severity=Severity.FAIL,
         subject=case.flag_of("tensor"),
         text="tp_missing",
-        params={"size": f"{size / GB:,.0f} GB", "model": case.model.title if case.model else ""},
+        params={"size": f"{size / GB:,.0f} GB", "model": _title(case)},
         mend=(f"set {case.flag_of('tensor')} {gpus}",) if gpus else (),
-        source=case.model.source if case.model else None,
+        source=_source(case),
     )
 
 
 def _context(case: Case) -> Iterator[LintFinding]:
     """Less context than the model has."""
-    facts: CommandModelFacts | None = case.model
-    context = case.number_of("context")
-    native = facts.context_tokens if facts else None
-    if facts is None or native is None or context is None or context >= native:
+    context, native = case.number_of("context"), case.context_tokens
+    if native is None or context is None or context >= native:
         return
     if context > _SMALL_CONTEXT:
         yield LintFinding(
@@ -237,8 +237,18 @@ def _context(case: Case) -> Iterator[LintFinding]:
             detail=str(context),
             text="context_below_native",
             params={"value": f"{context:,}", "other": f"{native:,}"},
-            source=facts.source,
+            source=_source(case),
         )
+
+
+def _title(case: Case) -> str:
+    known = case.known or case.model
+    return known.title if known is not None else case.model_name or ""
+
+
+def _source(case: Case) -> str | None:
+    known = case.known or case.model
+    return known.source if known is not None else None
 
 
 def _refuses(case: Case) -> bool:

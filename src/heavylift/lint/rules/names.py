@@ -196,7 +196,14 @@ def _known_flag(option: Option, found: Found, known: _Names) -> Iterator[LintFin
         )
     presence = known.table.flag_presence(option.name, known.version)
     if presence is Presence.GONE:
-        yield known.finding("removed_flag", known.certainty, written, mend=(f"drop {written}",))
+        # Without a version stated it may be for one of those that have it.
+        stated = known.case.version.number is not None
+        yield known.finding(
+            "removed_flag",
+            known.certainty if stated else Severity.INFO,
+            written,
+            mend=(f"drop {written}",),
+        )
     elif presence is Presence.NOT_YET:
         yield known.finding(
             "engine_version_floor",
@@ -228,8 +235,11 @@ def _lacks_value(option: Option, facts: FlagFacts) -> bool:
 
 def _value(option: Option, value: str, facts: FlagFacts, known: _Names) -> Iterator[LintFinding]:
     """A value that is none of the flag's choices."""
+    if "$" in value or option.member is not None:
+        return
     choices = [choice.lower() for choice in facts.choices]
-    if not choices or "$" in value or option.member is not None:
+    if not choices:
+        yield from _members(option, known)
         return
     given = value.split() if facts.type == "list" else [value]
     if all(each.lower() in choices for each in given):
@@ -271,6 +281,28 @@ def _value(option: Option, value: str, facts: FlagFacts, known: _Names) -> Itera
             value=value,
             other=", ".join(facts.choices[:_SHOWN_CHOICES]),
         )
+
+
+def _members(option: Option, known: _Names) -> Iterator[LintFinding]:
+    """Members of a JSON value that say what a flag of its own also says: held to its choices."""
+    engine = known.case.engine
+    for setting, rule in _OPEN_SETTINGS.items() if engine is not None else ():
+        spelt = engine.settings.get(setting, ()) if engine is not None else ()
+        plain = next((known.table.flag(each) for each in spelt if ":" not in each), None)
+        for each in spelt:
+            flag, _, member = each.partition(":")
+            value = option.likely_members.get(member) if flag == option.name and member else None
+            if plain is None or not plain.facts.choices or not isinstance(value, str):
+                continue
+            if value.lower() not in {choice.lower() for choice in plain.facts.choices}:
+                yield known.finding(
+                    rule,
+                    Severity.INFO,
+                    option.written,
+                    text="value_only_in_fork",
+                    detail=value,
+                    value=value,
+                )
 
 
 def _given_twice(known: _Names) -> Iterator[LintFinding]:

@@ -58,7 +58,17 @@ def _chunk(case: Case) -> Iterator[LintFinding]:
     if chunk is None or not case.is_hybrid:
         return
     block = case.number_of("block") or _block_tokens(case)
+    dcp = case.layout.decode_context_parallel_size
     if block is None:
+        if dcp > 1:
+            yield LintFinding(
+                rule="cache_chunk_not_block_times_dcp",
+                severity=Severity.INFO,
+                subject=case.flag_of("cache_chunk").lstrip("$"),
+                text="cache_chunk_of_unknown_block",
+                params={"value": chunk, "dcp": dcp},
+                source="qsrt-lmcache",
+            )
         return
     wanted = block * case.layout.decode_context_parallel_size
     variable = case.flag_of("cache_chunk").lstrip("$")

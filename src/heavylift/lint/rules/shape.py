@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from heavylift.lint.case import Case
 from heavylift.lint.command import Document, Option
@@ -21,10 +22,13 @@ _JSON_LIKE = re.compile(r"^\{.*[:}]", re.DOTALL)
 def shape(case: Case) -> Iterator[LintFinding]:
     """Every finding on how the words are written."""
     container = case.command.container
-    options = (*(container.options if container else ()), *case.command.options)
-    for option in options:
-        yield from _malformed(option)
-        yield from _json(option)
+    boxed = container.options if container is not None else ()
+    outer = case.library.tables["docker"].facts.source
+    inner = case.table.facts.source if case.table is not None else None
+    for options, source in ((boxed, outer), (case.command.options, inner)):
+        for option in options:
+            for finding in (*_malformed(option), *_json(option)):
+                yield replace(finding, source=source)
     yield from _placeholder(case)
     yield from _secrets(case)
     if case.command.legacy and case.serves and case.engine is not None:
@@ -40,12 +44,12 @@ def shape(case: Case) -> Iterator[LintFinding]:
 
 
 def _malformed(option: Option) -> Iterator[LintFinding]:
-    if option.slip == "no_space":
+    if option.slip is not None:
         yield LintFinding(
             rule="malformed_flag",
             severity=Severity.FAIL,
             subject=f"{option.written}{option.value or ''}",
-            text="malformed_flag",
+            text="dashes_apart" if option.slip == "parted" else "malformed_flag",
             detail=f"{option.written}{option.value or ''}",
             params={"flag": option.written, "value": option.value},
             mend=("respell",),

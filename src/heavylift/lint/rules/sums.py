@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from heavylift.lint.case import Case
 from heavylift.lint.finding import LintFinding
 from heavylift.lint.hardware import NamedRack
-from heavylift.lint.rules.memory import wish_of
+from heavylift.lint.rules.memory import moves_weights, wish_of
 from heavylift.records.finding import Severity
 from heavylift.units import GB
 
@@ -36,7 +36,8 @@ def sums(case: Case) -> Iterator[LintFinding]:
 def _added_up(case: Case, rack: NamedRack) -> Iterator[LintFinding]:
     """All weights against all memory: a bound that no layout can beat."""
     size = case.weights_bytes
-    if size is None:
+    tensor = case.engine is not None and bool(case.engine.settings.get("tensor"))
+    if size is None or (tensor and moves_weights(case)):
         return
     unified = rack.card.link == "unified"
     memory_bytes = case.host_memory_bytes if unified else None
@@ -56,7 +57,7 @@ def _added_up(case: Case, rack: NamedRack) -> Iterator[LintFinding]:
             "short": f"{(size - have) / GB:,.0f} GB",
             "rack": _label(rack),
         },
-        source=case.checkpoint.source if case.checkpoint else None,
+        source=case.weights_source,
     )
 
 
@@ -74,7 +75,7 @@ def _home(case: Case) -> Iterator[LintFinding]:
         detail="no_rack_named",
         text="weights_for_one_machine",
         params={"need": f"{size / GB:,.0f} GB", "engine": case.engine.title},
-        source=case.checkpoint.source if case.checkpoint else None,
+        source=case.weights_source,
     )
 
 
@@ -83,7 +84,7 @@ def _divides(case: Case) -> Iterator[LintFinding]:
 
     Heads must divide. Experts may be spread unevenly by some kernels, and then some ranks wait.
     """
-    facts, layout = case.model, case.layout
+    facts, layout = case.known or case.model, case.layout
     if facts is None:
         return
     for count, ranks, code, name, severity in (

@@ -65,7 +65,26 @@ def prepare_steps(view: LaunchView) -> tuple[Step, ...]:
     """What must be filled in and run before a start where ranks read files of variables."""
     fill = Step(stage=Stage.PREPARE, what="fill_hosts", argv=("vi", HOSTS_FILE))
     needed = view.needed_hosts(view.ranks)
-    return (*((fill,) if needed else ()), *secret_steps(view), *own_steps(view))
+    return (
+        *((fill,) if needed else ()),
+        *secret_steps(view),
+        *package_steps(view),
+        *own_steps(view),
+    )
+
+
+def package_steps(view: LaunchView) -> tuple[Step, ...]:
+    """Installing what no image holds, on the machines that run it without a container."""
+    return tuple(
+        Step(
+            stage=Stage.PREPARE,
+            what="install_package",
+            argv=("python3", "-m", "pip", "install", rank.package),
+            rank=rank.name,
+        )
+        for rank in view.ranks
+        if rank.package is not None and rank.image is None
+    )
 
 
 def secret_steps(view: LaunchView) -> tuple[Step, ...]:

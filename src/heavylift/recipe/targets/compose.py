@@ -31,6 +31,7 @@ _FAILURES_UNTIL_UNHEALTHY: Final = 3
 
 def render(view: LaunchView) -> Rendering:
     """A compose file per machine, and the files of addresses and secrets."""
+    view = view.packaged()
     files = tuple(
         TargetFile(path=_path(view, machine), text=_machine(view, machine))
         for machine in view.machines

@@ -39,6 +39,7 @@ _RDMA_LINES: Final = [
 
 def render(view: LaunchView) -> Rendering:
     """A script per rank, and the files of addresses and secrets that they read."""
+    view = view.packaged()
     each_start = (
         Step(stage=Stage.START, what="script", argv=("bash", script_path(rank)), rank=rank.name)
         for rank in view.ranks
@@ -78,6 +79,7 @@ def inside(view: LaunchView) -> LaunchView:
     A container with a network of its own listens to all of it; the host publishes the port where
     asked.
     """
+    view = view.packaged()
     return view if shares_network(view) or not view.serving else view.bound_to(EVERYWHERE)
 
 

@@ -38,6 +38,7 @@ def render(view: LaunchView) -> Rendering:
     A pod has an address of its own and must listen there: keys are needed whatever was asked.
     """
     view.chosen_by_the_cluster()
+    view = view.packaged()
     inner = view.bound_to(EVERYWHERE) if view.serving else view
     addresses = {
         rank.name: address_of(view, pool, rank) for pool in view.pools for rank in pool.ranks

@@ -32,6 +32,7 @@ def render(view: LaunchView) -> Rendering:
     """
     view.chosen_by_the_cluster()
     runtime = view.runtime(Runtime.PYXIS)
+    view = view if runtime is Runtime.HOST else view.packaged()
     main, beside = steps_of(view)
     scripts = tuple(
         docker.rank_script(view, rank, reads=(SECRETS_FILE,))
@@ -52,6 +53,7 @@ def render(view: LaunchView) -> Rendering:
         ),
         steps=(
             *common.secret_steps(view),
+            *common.package_steps(view),
             *common.own_steps(view),
             Step(stage=Stage.CHECK, what="sbatch_test", argv=("sbatch", "--test-only", BATCH_FILE)),
             Step(stage=Stage.START, what="sbatch", argv=("sbatch", BATCH_FILE)),

@@ -30,6 +30,7 @@ def render(view: LaunchView) -> Rendering:
     if not folder.startswith("/") or not folder.replace("/", "").replace("-", "").isalnum():
         raise HeavyliftError("REC108", {"folder": folder})
     runtime = view.runtime(Runtime.DOCKER)
+    view = view.packaged() if runtime is Runtime.DOCKER else view
     writer = docker.rank_script if runtime is Runtime.DOCKER else shell.rank_script
     scripts = tuple(writer(view, rank, reads=()) for rank in view.ranks)
     units = tuple(

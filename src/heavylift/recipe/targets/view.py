@@ -22,6 +22,7 @@ _SEVERITY: Final = {
     "exposed_without_key": Severity.WARN,
     "image_by_tag": Severity.WARN,
     "image_of_the_engine": Severity.UNKNOWN,
+    "installed_at_start": Severity.INFO,
     "model_not_kept": Severity.WARN,
     "not_reachable": Severity.FAIL,
 }
@@ -32,7 +33,11 @@ _IMAGE_NOTES: Final = ("no_image", "image_by_tag", "published_image")
 _ENGINE_ROLES: Final = ("serve", "prefill", "decode")
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _TOKEN: Final = re.compile(r"\{(host|file):([A-Za-z0-9._-]+)\}")
-_FLOATING: Final = "latest"
+_FLOATING: Final = re.compile(r"(?:^|[-_.])(?:latest|nightly|main|master|edge)(?:$|[-_.])")
+PLAIN_PYTHON: Final = "python:3.12-slim"
+"""What a program that is known as a package alone runs in."""
+# The requirement and the program's words follow as arguments: nothing of them is in the script.
+_FROM_PACKAGE: Final = 'python3 -m pip install --quiet --no-cache-dir "$0" && exec "$@"'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,16 +232,41 @@ class LaunchView:
             )
         if rank.image is None and self.spec.image_digest and "@" not in written:
             written = f"{written}@{self.spec.image_digest}"
-        if "@" not in written and _tag(written) in {None, _FLOATING}:
+        if "@" not in written and floats(written):
             raise HeavyliftError("REC106", {"image": written})
         return written
+
+    def packaged(self) -> LaunchView:
+        """The launch for containers: what no image is known to hold is installed into a plain one,
+        in its pinned version, when it starts.
+        """
+        ranks = tuple(
+            replace(
+                rank,
+                image=PLAIN_PYTHON,
+                argv=("sh", "-c", _FROM_PACKAGE, rank.package, *rank.argv),
+            )
+            if rank.package is not None and rank.image is None
+            else rank
+            for rank in self.ranks
+        )
+        return replace(self, spec=replace(self.spec, ranks=ranks))
 
     def runtime(self, otherwise: Runtime) -> Runtime:
         """What runs the ranks: as asked for, else `otherwise` where every rank has an image."""
         if self.options.runtime is not None:
             return self.options.runtime
-        known = all(rank.image or self.spec.image for rank in self.ranks)
+        known = all(map(self._has_image, self.packaged().ranks))
         return otherwise if known else Runtime.HOST
+
+    def _has_image(self, rank: RankSpec) -> bool:
+        """True when an image is known that does not move."""
+        written = rank.image or self.spec.image
+        return written is not None and (
+            "@" in written
+            or (rank.image is None and self.spec.image_digest is not None)
+            or not floats(written)
+        )
 
     # --- addresses -------------------------------------------------------------------------------
 
@@ -362,7 +392,12 @@ class LaunchView:
             for rank in self.ranks
             if not self.loads_model(rank) and rank.image is None
         )
-        return (*tags, *borrowed)
+        installed = (
+            _finding("installed_at_start", rank.name, observed=rank.package)
+            for rank in self.ranks
+            if rank.package is not None and rank.image == PLAIN_PYTHON
+        )
+        return (*tags, *borrowed, *installed)
 
     def kept_findings(self) -> tuple[Finding, ...]:
         """A model that every new pod fetches again, for want of a claim that keeps it."""
@@ -387,6 +422,12 @@ def _finding(
         observed=observed,
         expected=expected,
     )
+
+
+def floats(reference: str) -> bool:
+    """True for an image whose publisher moves its tag, or that has none."""
+    tag = _tag(reference)
+    return tag is None or _FLOATING.search(tag) is not None
 
 
 def _tag(reference: str) -> str | None:

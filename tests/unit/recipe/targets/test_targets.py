@@ -265,6 +265,47 @@ def test_a_router_has_an_image_of_its_own_or_that_is_told(
     assert f"own/router:v1@{digest}" in "".join(each.text for each in rendered("docker", own).files)
 
 
+@pytest.mark.parametrize("target", ["docker", "compose", "kubernetes"])
+def test_a_router_without_an_image_is_its_pinned_package(
+    target: str, spec_of: SpecOf, rendered: Rendered
+) -> None:
+    """What no image holds is installed in its version when the container starts, and that is told;
+    an image of the user's own is taken as it is.
+    """
+    spec = spec_of("prefill-decode")
+    router = replace(spec.ranks[-1], image=None, package="vllm-router==0.1.17")
+    spec = replace(spec, ranks=(*spec.ranks[:-1], router))
+    rendering = rendered(target, spec)
+    text = "".join(each.text for each in rendering.files)
+    assert "python:3.12-slim" in text
+    assert "vllm-router==0.1.17" in text
+    found = [each.id for each in rendering.findings if each.subject == router.name]
+    assert found == ["installed_at_start"]
+    own = rendered(target, with_images(spec, {"router": "own/router:v1"}))
+    assert "vllm-router==0.1.17" not in "".join(each.text for each in own.files)
+
+
+def test_without_a_container_the_package_is_a_step(spec_of: SpecOf, rendered: Rendered) -> None:
+    """A script that runs on the machine itself needs the router's program there."""
+    spec = spec_of("prefill-decode")
+    router = replace(spec.ranks[-1], image=None, package="vllm-router==0.1.17")
+    rendering = rendered("shell", replace(spec, ranks=(*spec.ranks[:-1], router)))
+    steps = [each.argv for each in rendering.steps if each.what == "install_package"]
+    assert steps == [("python3", "-m", "pip", "install", "vllm-router==0.1.17")]
+
+
+@pytest.mark.parametrize("tag", ["vllm-latest", "nightly", "main", "v1-nightly"])
+def test_a_tag_that_its_publisher_moves_is_refused(
+    tag: str, spec_of: SpecOf, rendered: Rendered
+) -> None:
+    """It is not `latest` by name only; with a digest it stands still."""
+    spec = replace(spec_of("atom-amd"), image=f"a/b:{tag}", image_digest=None)
+    with pytest.raises(HeavyliftError) as caught:
+        rendered("docker", spec)
+    assert caught.value.code == "REC106"
+    assert rendered("docker", replace(spec, image_digest="sha256:" + "1" * 64)).files
+
+
 def test_an_image_of_the_user_s_takes_the_place_of_the_launch_s(
     spec_of: SpecOf, rendered: Rendered
 ) -> None:

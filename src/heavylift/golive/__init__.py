@@ -1,0 +1,1 @@
+"""Whether a deployment may take traffic: points that are facts, judged over evidence."""
