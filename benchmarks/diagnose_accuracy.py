@@ -64,7 +64,7 @@ def main() -> int:
             f"healthy {engine}: {'WRONG' if answer.recognised else 'not recognised, as it should'}"
         )
     cases, first, third, *_ = counts["all"]
-    return int(first / cases < 0.90 or third / cases < 0.95)  # noqa: PLR2004 - what is promised
+    return int(first / cases < 0.90 or third / cases < 0.97)  # noqa: PLR2004 - what is promised
 
 
 if __name__ == "__main__":

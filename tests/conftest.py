@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from heavylift.plan.planner import Knowledge
 from heavylift.planning import Planning
 from heavylift.records.plan import Plan, PlanRequest, Rack
 from heavylift.records.receipt import Receipt
+
+# No example has a deadline: workers share the machine, and a busy one proves nothing of the code.
+settings.register_profile("heavylift", deadline=None)
+settings.load_profile("heavylift")
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,7 @@ def _public(record: Mapping[str, Any]) -> Case:
         plan_as=_plan_as(name, record.get("quant"), engine),
         engine=engine,
         engine_version=record.get("engine_version"),
-        card=_card(record.get("gpu")),
+        card=record.get("gpu"),
         cards=record.get("gpu_count"),
         layout=layout,
         kv_dtype=_kv_dtype(record.get("kv_dtype")),
@@ -145,13 +145,6 @@ def _engine(text: str) -> str | None:
     return next((ours for begin, ours in _ENGINES if low.startswith(begin)), None)
 
 
-def _card(text: str | None) -> str | None:
-    if text is None:
-        return None
-    bare = re.sub(r"\s*\(.*?\)", "", text)
-    return re.sub(r"\s+\d+\s?GB\b.*", "", bare).strip()
-
-
 def _kv_dtype(text: str | None) -> str | None:
     if text is None:
         return None
@@ -167,4 +160,8 @@ def _drafted(spec: str) -> int:
 
 
 def _whole(value: Any) -> int | None:
+    """A count, also one that a source writes as a bound (`>64000`)."""
+    if isinstance(value, str):
+        found = re.search(r"[0-9]+", value)
+        return None if found is None else int(found[0])
     return value if isinstance(value, int) else None

@@ -93,6 +93,7 @@ def plan_of(case: Case, planning: Planning) -> tuple[Plan, bool]:
         model=case.plan_as,
         rack=rack,
         engine=case.engine,
+        engine_version=case.engine_version,
         context_tokens=case.context,
         concurrency=case.slots,
         kv_cache_dtype=case.kv_dtype,
@@ -107,17 +108,7 @@ def plan_of(case: Case, planning: Planning) -> tuple[Plan, bool]:
 
 
 def _knowledge(case: Case, planning: Planning) -> Knowledge:
-    """Of a GGUF file whose types are not named the KV is that of any other."""
-    try:
-        known = planning.knowledge(case.plan_as)
-    except HeavyliftError:
-        if case.engine not in GGUF_ENGINES:
-            raise
-    else:
-        takes = any(case.engine in variant.engines for variant in known.model.model.variants)
-        if takes or case.engine not in GGUF_ENGINES:
-            return known
-    return planning.knowledge(f"{case.plan_as} gguf-f16")
+    return planning.knowledge(case.plan_as)
 
 
 # --- terms ---------------------------------------------------------------------------------------

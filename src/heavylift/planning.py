@@ -30,9 +30,11 @@ from heavylift.checkpoint.gguf_model import GgufDimensions
 from heavylift.checkpoint.gguf_parts import SUFFIX as GGUF_SUFFIX
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.inventory import Inventory, from_facts
+from heavylift.checkpoint.mixes import FORMAT as GGUF_FORMAT
 from heavylift.checkpoint.mixes import mixed, takes_mixes
 from heavylift.checkpoint.read import Checkpoint, read_checkpoint, read_files
 from heavylift.errors import HeavyliftError, Scalar
+from heavylift.facts.card_names import stated_bytes
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
 from heavylift.facts.copies import Copy
@@ -65,7 +67,7 @@ from heavylift.plan.planner import (
 from heavylift.plan.rack import count_rack, joined_rack, parse_rack, rack_parts, resolve_rack
 from heavylift.plan.search import search
 from heavylift.plan.smaller import refused_rack, smaller_rack, too_small
-from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge
+from heavylift.plan.subject import HOST_VENDOR, UNNAMED_VENDOR, ModelKnowledge
 from heavylift.plan.thumb import rules_of_thumb
 from heavylift.plan.variants import variant_table
 from heavylift.records.fit import FitList, FitMiss, FitRow
@@ -76,6 +78,8 @@ from heavylift.records.variants import VariantTable
 from heavylift.units import GIB, MIB
 
 THIS_MACHINE: Final = "this-machine"
+_UNNAMED: Final = "card-of-"
+"""What the id of a card begins with that only its memory is known of; its bytes follow."""
 
 T = TypeVar("T")
 V = TypeVar("V", int, float, str)
@@ -101,6 +105,13 @@ class Loaded(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(self._ids)
+
+
+class Machines(Loaded[Machine]):
+    """The machines of known cards, and of those that only their memory is known of."""
+
+    def __getitem__(self, key: str) -> Machine:
+        return self._load(key) if key.startswith(_UNNAMED) else super().__getitem__(key)
 
 
 class Planning:
@@ -180,7 +191,11 @@ class Planning:
         facts = self.catalog.model(copy.model)
         if copy.form is None:
             return self.knowledge_of(facts)
-        variant = in_form(facts, self.catalog.family(facts.family), copy.form)
+        family = self.catalog.family(facts.family)
+        mixes = self._mixes(facts, family)
+        if copy.form.mix is not None and copy.form.mix in mixes:
+            return self.knowledge_of(replace(facts, variants=(mixes[copy.form.mix],)))
+        variant = in_form(facts, family, copy.form)
         return None if variant is None else self.knowledge_of(replace(facts, variants=(variant,)))
 
     def _knowledge_on_hub(self, hub_id: HubId, reach: Reach) -> Knowledge:
@@ -286,8 +301,14 @@ class Planning:
         """
         others = map(self.catalog.model, self.catalog.ids("models"))
         same = [other for other in others if same_architecture(facts, other)]
-        # Copies of one network that read further apart are told by how far.
-        same.sort(key=lambda other: other.max_context.value != facts.max_context.value)
+        # Copies of one network that read further apart are told by how far; one whose likeness is
+        # only recalled does not speak for it.
+        same.sort(
+            key=lambda other: (
+                other.max_context.value != facts.max_context.value,
+                other.is_recalled,
+            )
+        )
         key = name_key(facts.id)
         for other in same:
             names = (other.id, other.title, *other.names)
@@ -331,15 +352,37 @@ class Planning:
             if mix.id not in published and (not mix.with_experts or "experts" in facts.dims)
         }
         if not takes_mixes(family):
-            return {}
+            return self._mixes_between_bounds(facts, family)
         return Loaded(tuple(offered), lambda name: mixed(facts, family, offered[name], book))
+
+    def _mixes_between_bounds(
+        self, facts: ModelFacts, family: FamilyFacts
+    ) -> Mapping[str, VariantFacts]:
+        """Where nobody listed a family's tensors in the quantisers' files: the mixes by the least
+        and the most that they store a matrix in. One that does not suit the model raises KeyError.
+        """
+        if any(each.id == GGUF_FORMAT for each in family.formats):
+            return {}  # its files are of types that the list gives
+        forms = {form.mix: form for form in self.catalog.forms().forms}
+        offered = tuple(mix for mix in forms if mix is not None)
+
+        def load(mix: str) -> VariantFacts:
+            variant = in_form(facts, family, forms[mix])
+            if variant is None:
+                raise KeyError(mix)
+            return replace(variant, id=mix)
+
+        return Loaded(offered, load)
 
     def rack(self, text: str) -> tuple[GpuFacts, Rack | None]:
         """The card and the rack a text names; no rack when only a card was named. Of several kinds
         of cards in one machine it is the smallest.
 
-        Cards of several kinds in one machine are joined by a plus. Raises PLAN001 to PLAN003 for a
-        text that is no rack, PLAN008 for cards of several makers, FACT011 for an unknown card.
+        Cards of several kinds in one machine are joined by a plus. A card that is not known, with
+        its memory behind its name (`4x24GB GPU`), is planned by that memory alone.
+
+        Raises PLAN001 to PLAN003 for a text that is no rack, PLAN008 for cards of several makers,
+        FACT011 for an unknown card without a size.
         """
         if text == THIS_MACHINE:
             gpu, node = self._host
@@ -348,7 +391,14 @@ class Planning:
         if len(parts) > 1:
             return self._joined(text, parts)
         parsed = parse_rack(text)
-        gpu = self.catalog.gpu(parsed.gpu)
+        try:
+            gpu = self.catalog.gpu(parsed.gpu)
+        except HeavyliftError as error:
+            stated = stated_bytes(parsed.gpu) if error.code == "FACT011" else None
+            if stated is None or parsed.count is None:
+                raise
+            unnamed = self._unnamed(stated, parsed.gpu)
+            return unnamed.gpu, resolve_rack(parsed, unnamed.gpu, unnamed.node)
         return gpu, resolve_rack(parsed, gpu, self.catalog.node(gpu.node))
 
     def _joined(self, text: str, parts: tuple[str, ...]) -> tuple[GpuFacts, Rack]:
@@ -599,14 +649,46 @@ class Planning:
 
     @cached_property
     def _machines(self) -> Mapping[str, Machine]:
-        return Loaded((*self.catalog.ids("gpus"), THIS_MACHINE), self._machine)
+        return Machines((*self.catalog.ids("gpus"), THIS_MACHINE), self._machine)
 
     def _machine(self, identifier: str) -> Machine:
         if identifier == THIS_MACHINE:
             gpu, node = self._host
             return Machine(gpu=gpu, node=node)
+        if identifier.startswith(_UNNAMED):
+            return self._unnamed(int(identifier.removeprefix(_UNNAMED)))
         gpu = self.catalog.gpu(identifier)
         return Machine(gpu=gpu, node=self.catalog.node(gpu.node))
+
+    def _unnamed(self, memory_bytes: int, title: str | None = None) -> Machine:
+        """A card of so much memory, up to eight of it in a machine."""
+        as_of = datetime.now(UTC).date()
+
+        def stated(value: V, unit: str) -> Fact[V]:
+            return Fact(
+                value=value, unit=unit, kind=FactKind.ASSUMED, source="heavylift", as_of=as_of
+            )
+
+        identifier = f"{_UNNAMED}{memory_bytes}"
+        gpu = GpuFacts(
+            id=identifier,
+            title=title or f"{memory_bytes / GIB:.1f} GiB",
+            vendor=UNNAMED_VENDOR,
+            architecture=UNNAMED_VENDOR,
+            aliases=(),
+            memory_nameplate=stated(memory_bytes / 10**9, "GB"),
+            memory_visible=stated(memory_bytes, "bytes"),
+            native_formats=stated("", "names"),
+            node=identifier,
+        )
+        node = NodeFacts(
+            id=identifier,
+            title=gpu.title,
+            gpu=identifier,
+            gpus_per_node=stated(8, "GPUs"),
+            gpus_per_link_domain=stated(8, "GPUs"),
+        )
+        return Machine(gpu=gpu, node=node)
 
     @cached_property
     def _host(self) -> tuple[GpuFacts, NodeFacts]:

@@ -28,11 +28,11 @@ Serve = Callable[[embedded.EmbeddedSettings], AbstractContextManager[Served]]
 
 
 @pytest.fixture(scope="session")
-def engine_home() -> Iterator[Path]:
-    """A heavylift home with the embedded engine in it.
+def engine_store() -> Path:
+    """A folder with the embedded engine in it that is kept between runs and shared by workers.
 
-    HEAVYLIFT_TEST_HOME or `.cache/heavylift-test` in the repository, so that a second run need not
-    install again. Skipped only where the packages cannot be had at all.
+    HEAVYLIFT_TEST_HOME or `.cache/heavylift-test` in the repository. Skipped only where the
+    packages cannot be had at all.
     """
     default = REPOSITORY / ".cache" / "heavylift-test"
     home = Path(os.environ.get("HEAVYLIFT_TEST_HOME", default))
@@ -44,6 +44,17 @@ def engine_home() -> Iterator[Path]:
             if error.code == "ENV025":
                 pytest.skip(f"the embedded engine cannot be installed without a network: {error}")
             raise
+    return home
+
+
+@pytest.fixture(scope="session")
+def engine_home(engine_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A heavylift home with the embedded engine in it; this worker's own."""
+    home = tmp_path_factory.mktemp("engine-home")
+    (home / "data").mkdir()
+    (home / "data" / "engines").symlink_to(engine_store / "data" / "engines")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEAVYLIFT_HOME", str(home))
         yield home
 
 

@@ -28,9 +28,10 @@ def main(words: list[str]) -> None:
         kept.write(json.dumps(words) + "\n")
     config = json.loads((model / "config.json").read_text())
     over = json.loads(value(words, "--hf-overrides") or "{}")
-    text = {**config["text_config"], **over.get("text_config", {})}
+    text = {**config.get("text_config", config), **over.get("text_config", over)}
+    each = config.get("gib_per_layer", GIB_PER_LAYER)
     layers = text["num_hidden_layers"]
-    if len(text["layer_types"]) != layers:
+    if len(text.get("layer_types", range(layers))) != layers:
         sys.exit("ValueError: layer_types and num_hidden_layers disagree")
     if value(words, "--load-format") != "dummy":
         (model / "weights").read_bytes()
@@ -38,8 +39,13 @@ def main(words: list[str]) -> None:
     lines = [
         "INFO [model.py:1] Resolved architecture: PretendForCausalLM",
         "INFO [loader.py:1] Starting to load model",
-        f"INFO [loader.py:2] Model loading took {layers * GIB_PER_LAYER:.2f} GiB memory and 1.0 s",
+        f"INFO [loader.py:2] Model loading took {layers * each:.2f} GiB memory and 1.0 s",
         "INFO [worker.py:1] Available KV cache memory: 8.00 GiB",
+        (
+            "INFO [worker.py:2] Desired GPU memory utilization is (0.92, 73.30 GiB). Actual usage "
+            f"is {layers * each:.2f} GiB for weight, 1.25 GiB for peak activation, 0.50 GiB for "
+            "non-torch memory, and 0.75 GiB for CUDAGraph memory."
+        ),
         f"INFO [kv.py:1] GPU KV cache size: {120_000 // layers:,} tokens",
     ]
     script = "".join(f"[[start]]\nline = {json.dumps(line)}\n\n" for line in lines)

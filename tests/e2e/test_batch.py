@@ -22,7 +22,7 @@ from heavylift.recipe.engines.embedded import EmbeddedSettings
 pytestmark = pytest.mark.e2e
 
 Serve = Callable[[EmbeddedSettings], AbstractContextManager[Served]]
-ROWS = 200
+ROWS = 80
 
 
 def free_port() -> int:
@@ -33,7 +33,7 @@ def free_port() -> int:
         return port
 
 
-def test_two_hundred_rows_outlive_the_engine(
+def test_eighty_rows_outlive_the_engine(
     start: Serve, smollm2: Path, tmp_path: Path, api_key: str
 ) -> None:
     """The engine is killed with rows in flight and comes back: the same run goes on by itself, and

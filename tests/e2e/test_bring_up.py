@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from tests.e2e.test_up_embedded import deployed as deployed_embedded
 
 from heavylift.cli.text import text
 from heavylift.records.bring_up import BringUp, Rung, RungKind, RungStatus
+from heavylift.records.deployment import Phase
 
 pytestmark = pytest.mark.e2e
 
@@ -105,3 +107,38 @@ def test_the_real_engine_is_brought_up(embedded: Field) -> None:
     load = by_kind(found, RungKind.LOAD)[0]
     assert (load.receipt_digest is None, load.memory_of) == (False, "host")
     assert by_kind(found, RungKind.CONCURRENCY)[0].output_tokens_per_s
+
+
+def test_a_small_model_goes_first(deployed: Field, tmp_path: Path) -> None:
+    """It is loaded, asked and stopped before anything of the large one starts; where it fails,
+    nothing of the large one does, and the reason is the small one's.
+    """
+    deployed.names += ["d", "d-small"]
+    large = write_model(tmp_path / "large")
+    small = write_model(tmp_path / "small")
+    recipe = write_recipe(tmp_path / "recipe", large, extra=OBLIGING)
+    dies = write_recipe(tmp_path / "dies", small)
+    broken = {"text_config": {"num_hidden_layers": 1, "layer_types": []}}
+    (small / "config.json").write_text(json.dumps(broken))
+    words = [
+        *("bring-up", str(recipe), "--name", "d", "--no-doctor", "--no-rehearse", "--json"),
+        *("--contexts", "1024", "--concurrency", "1", "--answer-tokens", "64"),
+    ]
+    code, out, err = heavylift(*words, "--small", str(dies))
+    found = record(out)
+    assert (code, found.stopped_at) == (1, "small_model"), err
+    assert found.rungs[0].reason is not None
+    assert not (large / "commands.jsonl").exists()
+    assert deployed.status("d-small").phase.is_over
+
+    runs = write_recipe(tmp_path / "runs", write_model(tmp_path / "runs-model"), extra=OBLIGING)
+    code, out, err = heavylift(*words, "--small", str(runs))
+    found = record(out)
+    assert (code, found.is_up) == (0, True), err
+    assert found.rungs[0].kind is RungKind.SMALL_MODEL
+    assert {rung.status for rung in found.rungs} == {RungStatus.PASSED}
+    assert deployed.status("d-small").phase is Phase.STOPPED
+    assert deployed.status("d").ready
+    assert deployed.everything("d-small") == ()
+    code, out, err = heavylift(*words, "--small", str(runs))
+    assert (code, len(commands(tmp_path / "runs-model"))) == (0, 1), err

@@ -28,9 +28,9 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def wheels(engine_home: Path) -> Path:
+def wheels(engine_store: Path) -> Path:
     """A folder of the engine's wheels, kept between runs."""
-    folder = engine_home / "wheels"
+    folder = engine_store / "wheels"
     folder.mkdir(exist_ok=True)
     if len(list(folder.glob("*.whl"))) < len(REQUIREMENTS):
         argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]

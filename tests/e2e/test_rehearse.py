@@ -16,7 +16,10 @@ from tests.e2e.deployments import QUICK, Field, field_of_deployments, free_port
 
 from heavylift.cli.text import text
 from heavylift.records.launch import LaunchSpec, RankSpec
+from heavylift.records.plan import Agreement, Kind, Plan
+from heavylift.records.ranges import Interval
 from heavylift.records.rehearsal import Rehearsal
+from heavylift.units import GIB
 
 pytestmark = pytest.mark.e2e
 
@@ -25,6 +28,7 @@ BREAKS_OFF = """
 match = { first = 2 }
 fault = { kind = "break_stream", after_tokens = 1 }
 """
+ACTIVATIONS = "workspace.activations"
 PRETEND = Path(__file__).with_name("pretend_vllm.py")
 Command = Callable[..., tuple[int, str, str]]
 
@@ -164,3 +168,56 @@ def test_an_engine_without_invented_weights_is_told_in_a_sentence(
     assert "REC052" in err
     assert "vllm" in err
     assert not (model / "commands.jsonl").exists()
+
+
+def test_each_rung_writes_a_receipt_that_the_plan_takes_in(deployed: Field, tmp_path: Path) -> None:
+    """Four layers raise what the plan did not know to what those took; the whole puts measured
+    bytes in its place. The file goes by `--receipt`, and the one that is kept goes by itself.
+    """
+    del deployed
+    asked = ("plan", "llama-3.1-8b", "--on", "1xH100", "--engine", "vllm", "--json")
+    code, out, err = heavylift(*asked)
+    assert code == 0, err
+    before = msgspec.json.decode(out, type=Plan)
+    model = tmp_path / "model"
+    model.mkdir()
+    layers = 32
+    config = {
+        "model_type": "llama",
+        "num_hidden_layers": layers,
+        "gib_per_layer": before.per_gpu.weights_bytes.low / layers / GIB,
+    }
+    (model / "config.json").write_text(json.dumps(config))
+    recipe = write_recipe(tmp_path / "recipe", model)
+    (recipe / "plan.json").write_bytes(msgspec.json.encode(before))
+
+    code, out, err = heavylift("rehearse", str(recipe), "--json")
+    assert code == 0, err
+    cut = msgspec.json.decode(out, type=Rehearsal)
+    assert cut.receipt_file is not None
+    code, out, err = heavylift(*asked, "--receipt", cut.receipt_file)
+    floors = msgspec.json.decode(out, type=Plan)
+    assert [note.params for note in floors.notes if note.code == "receipt_of_layers"] == [
+        {"layers": 4}
+    ]
+    terms = {term.id: term for term in floors.terms}
+    assert terms[ACTIVATIONS].bytes.low == round(1.25 * GIB)
+    assert terms[ACTIVATIONS].bytes.high is None
+    assert terms["weights"] == {term.id: term for term in before.terms}["weights"]
+    assert floors.per_gpu.known_total_bytes > before.per_gpu.known_total_bytes
+
+    code, out, err = heavylift("rehearse", str(recipe), "--full", "--json")
+    assert code == 0, err
+    full = msgspec.json.decode(out, type=Rehearsal)
+    assert full.receipt_file is not None
+    for words in (("--receipt", full.receipt_file), ()):
+        code, out, err = heavylift(*asked, *words)
+        measured = msgspec.json.decode(out, type=Plan)
+        assert measured.receipt == full.receipt.taken_at if full.receipt else False
+        terms = {term.id: term for term in measured.terms}
+        assert terms[ACTIVATIONS].kind is Kind.MEASURED
+        assert terms[ACTIVATIONS].bytes == Interval.exactly(round(1.25 * GIB))
+        assert terms["outside_pool.unexplained"].kind is Kind.MEASURED
+        assert measured.per_gpu.high_total_bytes is not None
+        rows = {row.term: row for row in measured.measured}
+        assert rows["weights"].agreement is Agreement.EQUAL

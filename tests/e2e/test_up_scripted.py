@@ -6,6 +6,7 @@ Times are scaled: a supervision that suspects after 30 s does so after 1.5 s her
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -28,6 +29,7 @@ from tests.e2e.deployments import (
 from heavylift.errors import HeavyliftError
 from heavylift.operate import operations
 from heavylift.records.deployment import Alive, DeploymentStatus, Phase
+from heavylift.state.deployments import Deployments, deployments_path
 from heavylift.wire.client import Endpoint, Limits, ask
 from heavylift.wire.reply import ChatRequest
 
@@ -367,3 +369,59 @@ def test_two_at_once_are_one(deployed: Field, tmp_path: Path) -> None:
     assert set(told) <= {"OPS003"}
     deployed.until(_ready)
     assert len(deployed.everything()) == 2  # keeper and engine
+
+
+def test_a_full_disk_costs_records_and_no_engine(
+    deployed: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor that can write nothing goes on, and keeps what it could not as soon as it can;
+    `down` ends everything and then says that it was not written down.
+    """
+    before = deployed.follow(deployed.up(write_recipe(tmp_path / "r", "healthy")))
+    supervisor = before.supervisor_pid
+    assert supervisor is not None
+    _, hard = resource.prlimit(supervisor, resource.RLIMIT_FSIZE)
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (0, hard))
+    # Each of these is a change that it would write down.
+    kill(before.processes[0].pid)
+    assert gone(tuple(each.pid for each in before.processes if each.pid is not None))
+    assert deployed.status().supervisor_pid == supervisor
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (hard, hard))
+    again = deployed.until(lambda now: now.ready and now.attempt > 1)
+    assert again.supervisor_pid == supervisor
+
+    def full(*_: object) -> None:
+        raise HeavyliftError("STA009", {"detail": "database or disk is full"})
+
+    family = deployed.everything()
+    with monkeypatch.context() as patched:
+        patched.setattr(Deployments, "save_deployment", full)
+        with pytest.raises(HeavyliftError, match="STA009"):
+            operations.restart("d")
+        assert deployed.status().ready
+        with pytest.raises(HeavyliftError, match="STA009"):
+            operations.down("d")
+    assert gone(family)
+    assert deployed.status().phase is Phase.STOPPED
+
+
+def test_a_database_put_aside_leaves_nothing_running(deployed: Field, tmp_path: Path) -> None:
+    """One that is broken is told with the command that puts it aside; what still ran under a name
+    is ended by `down` and by `up`, by the lock of its supervisor.
+    """
+    folder = write_recipe(tmp_path / "r", "healthy")
+    deployed.follow(deployed.up(folder))
+    family = deployed.everything()
+    supervisor = deployed.status().supervisor_pid
+    path = deployments_path()
+    for each in list(path.parent.glob(f"{path.name}*")):
+        each.rename(each.with_name(f"kept-{each.name}"))
+    path.write_bytes(b"no database at all" * 400)
+    with pytest.raises(HeavyliftError) as broken:
+        deployed.status()
+    assert broken.value.hint_command == f"mv {path} {path}.broken"
+    path.unlink()
+    with pytest.raises(HeavyliftError, match="OPS001"):
+        operations.down("d")
+    assert gone((*family, int(str(supervisor))))
+    deployed.follow(deployed.up(folder))

@@ -140,7 +140,7 @@ def test_an_unknown_machine_is_no_key(planning: Planning) -> None:
     machines = planning.knowledge("kimi-k3").machines
     assert len(machines) == len(list(machines)) == len(planning.catalog.ids("gpus")) + 1
     with pytest.raises(KeyError):
-        machines["h100-nvl"]
+        machines["h100-none"]
 
 
 def test_a_config_that_contradicts_the_headers_is_refused(

@@ -9,6 +9,7 @@ from typing import Final
 from heavylift.checkpoint.inventory import family_format, from_facts
 from heavylift.checkpoint.quantisation import matches
 from heavylift.facts.checkpoint_schema import FormFacts
+from heavylift.facts.expressions import ExpressionError
 from heavylift.facts.schema import (
     FamilyFacts,
     ModelFacts,
@@ -31,6 +32,8 @@ def in_form(model: ModelFacts, family: FamilyFacts, form: FormFacts) -> VariantF
     packs = [each for each in tensors if each.linear and _is_mlp(each)]
     if variant not in model.variants and not _takes(variant, tensors):
         return None
+    if form.most_scheme is not None and variant.id == form.id:
+        return _between(model, family, variant, form.most_scheme)
     # A file of one type throughout leaves nothing as it was.
     if not variant.quantised or all(rule.tables for rule in variant.quantised):
         return variant
@@ -38,6 +41,21 @@ def in_form(model: ModelFacts, family: FamilyFacts, form: FormFacts) -> VariantF
     sure = surely(variant.quantised, [each.name for each in packs])
     most = from_facts(model, family, replace(variant, quantised=sure)).bytes_total
     return replace(variant, bytes_more=max(0, most - usual) or None)
+
+
+def _between(
+    model: ModelFacts, family: FamilyFacts, least: VariantFacts, scheme: str
+) -> VariantFacts | None:
+    """The variant with what another scheme throughout would add; None where a matrix fills neither
+    scheme's blocks.
+    """
+    most = tuple(replace(rule, scheme=scheme) for rule in least.quantised)
+    try:
+        low = from_facts(model, family, least).bytes_total
+        high = from_facts(model, family, replace(least, quantised=most)).bytes_total
+    except ExpressionError:
+        return None
+    return replace(least, bytes_more=max(0, high - low) or None)
 
 
 def _takes(variant: VariantFacts, tensors: Iterable[TensorPattern]) -> bool:

@@ -61,12 +61,12 @@ class GgufDimensions:
             return None
         alike = [model for model in models if self._is(model)]
 
-        def order(model: ModelFacts) -> tuple[bool, bool]:
+        def order(model: ModelFacts) -> tuple[bool, bool, bool]:
             names = (model.id, model.title, *(name.rpartition("/")[2] for name in model.names))
             keys = {_key(name) for name in names}
             said = _key(f"{self.name} {where}")
             named = any(key in said for key in keys)
-            return not named, model.max_context.value != self.context
+            return not named, model.max_context.value != self.context, model.is_recalled
 
         return min(alike, key=order, default=None)
 

@@ -74,7 +74,7 @@ class HubFiles:
             self._end()
             raise self._error("HUB001", variable=self.hub.offline)
         try:
-            self._run(self._open())
+            self.run(self._open())
         except BaseException:
             self._end()
             raise
@@ -118,14 +118,14 @@ class HubFiles:
             for file in self.listed
             if PurePosixPath(file.path).name in wanted and file.path not in self._starts
         ]
-        self._run(self._prefetch(files[: _KEPT_BYTES // _FIRST_BYTES]))
+        self.run(self._prefetch(files[: _KEPT_BYTES // _FIRST_BYTES]))
 
     def start_of(self, file: ListedFile, count: int) -> bytes:
         """The first `count` bytes of a file, fewer only when it ends before."""
         held = self._starts.get(file.path, b"")
         size = file.size if file.size is not None else count
         if len(held) < min(count, size):
-            held = self._run(self._fetch_start(file, max(count, _FIRST_BYTES)))
+            held = self.run(self._fetch_start(file, max(count, _FIRST_BYTES)))
             self._starts[file.path] = held
         return held[:count]
 
@@ -145,17 +145,30 @@ class HubFiles:
         if not self.hub.facts.info:
             return b""
         url = self.hub.url(self.hub.facts.info, self.model)
-        return self._run(self._whole(url))[0]
+        return self.run(self._whole(url))[0]
 
     # --- requests --------------------------------------------------------------------------------
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What comes of work that asks the hub."""
         return self._loop.run_until_complete(work)
+
+    async def ask_for(
+        self,
+        path: str,
+        headers: dict[str, str],
+        read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
+        *,
+        limits: aiohttp.ClientTimeout,
+    ) -> T:
+        """What `read` makes of the reply for a file of the model. Raises as the list does."""
+        url = self.hub.url(self.hub.facts.file, self.model, path)
+        return await self._ask(url, headers, read, limits)
 
     def _end(self) -> None:
         if self._loop.is_closed():
             return
-        self._run(self._close())
+        self.run(self._close())
         self._loop.close()
 
     async def _close(self) -> None:
@@ -244,6 +257,7 @@ class HubFiles:
         url: str,
         headers: dict[str, str],
         read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
+        limits: aiohttp.ClientTimeout = _TIMEOUT,
     ) -> T:
         """One request with its redirects, and again where trying again can help."""
         if len(self.asked) < 1000 and url not in self.asked:  # noqa: PLR2004 - a bound on a list
@@ -251,7 +265,7 @@ class HubFiles:
         reason = ""
         for attempt in range(_TRIES):
             try:
-                return await self._once(url, headers, read)
+                return await self._once(url, headers, read, limits)
             except _RetryError as again:
                 if attempt + 1 == _TRIES or again.wait_s > _LONGEST_WAIT_S:
                     raise self._status_error(url, again.status, again.wait_s) from None
@@ -271,6 +285,7 @@ class HubFiles:
         url: str,
         headers: dict[str, str],
         read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
+        limits: aiohttp.ClientTimeout,
     ) -> T:
         session = self._session
         if session is None:
@@ -285,7 +300,7 @@ class HubFiles:
             ):
                 sent["Authorization"] = f"Bearer {self.hub.token}"
             async with session.get(
-                at, headers=sent, allow_redirects=False, proxy=_proxy(at)
+                at, headers=sent, allow_redirects=False, proxy=_proxy(at), timeout=limits
             ) as response:
                 if response.status in _MOVED and "Location" in response.headers:
                     at = self._next_place(at, response.headers["Location"])

@@ -188,7 +188,8 @@ def compare(a: Path, b: Path, seed: int, as_json: bool) -> int:
         target_b=read_target(b),
     )
     sink(as_json).record("bench_compare", comparison)
-    return Exit.NEGATIVE if any(change.is_worse for change in comparison.changes) else Exit.OK
+    changes = (comparison.errors, *comparison.changes)
+    return Exit.NEGATIVE if any(change.is_worse for change in changes) else Exit.OK
 
 
 def _plan(stated: str | None) -> Plan | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import click
@@ -32,6 +33,8 @@ def command(
     """Compare, show; 0 when at least one rack holds the model, 3 when none could be planned."""
     if not racks and not every and not searched:
         raise click.UsageError(text("usage.compare_what"))
+    # A search makes hundreds of thousands of records that nothing lets go of before the answer.
+    gc.disable()
     planning = Planning()
     knowledge = planning.knowledge(model)
     wish = Wish.of(model, options)

@@ -16,10 +16,10 @@ from heavylift.errors import Exit, HeavyliftError, Scalar
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import CheckFacts
 from heavylift.planning import Planning
-from heavylift.preflight.checks.runner import DoctorReport, judge
+from heavylift.preflight.checks.runner import DoctorReport, Skipped, judge
 from heavylift.preflight.checks.view import Target
 from heavylift.preflight.target import no_target, of_file, of_model, of_plan, rack_of
-from heavylift.records.finding import Finding
+from heavylift.records.finding import Finding, Severity
 from heavylift.records.plan import PlanRequest, Rack
 from heavylift.records.snapshot import Snapshot, State
 
@@ -30,7 +30,9 @@ GROUPS: Final = ("platform", "topology", "host", "network", "software")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownFinding:
-    """A finding with its texts: what the screen and `--json` show."""
+    """A finding with its texts: what the screen and `--json` show. A check that does not apply to
+    a host stands among them for `--json`, as info and with `applies` false.
+    """
 
     id: str
     group: str
@@ -47,6 +49,7 @@ class ShownFinding:
     references: tuple[str, ...]
     code: str
     params: dict[str, Scalar]
+    applies: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +64,9 @@ class ShownSkip:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownReport:
-    """The doctor's answer. `counts` are findings by severity; `failed` decides the exit status."""
+    """The doctor's answer. `counts` are the findings that apply, by severity; `failed` decides the
+    exit status.
+    """
 
     hosts: tuple[str, ...]
     taken_at: tuple[str, ...]
@@ -238,7 +243,7 @@ def show(report: DoctorReport, facts: dict[str, tuple[CheckFacts, ...]]) -> Show
         target=report.target,
         failed=report.failed,
         counts={word: sum(each.severity == word for each in findings) for word in words},
-        findings=findings,
+        findings=(*findings, *(_not_applicable(skip, by_id[skip.id]) for skip in report.skipped)),
         not_applicable=tuple(
             ShownSkip(
                 id=skip.id,
@@ -248,6 +253,28 @@ def show(report: DoctorReport, facts: dict[str, tuple[CheckFacts, ...]]) -> Show
             )
             for skip in report.skipped
         ),
+    )
+
+
+def _not_applicable(skip: Skipped, check: CheckFacts) -> ShownFinding:
+    code = f"doctor.skip.{skip.reason}"
+    return ShownFinding(
+        id=skip.id,
+        group=check.group,
+        severity=str(Severity.INFO),
+        subject=skip.subject,
+        title=text(f"doctor.check.{skip.id}"),
+        message=text(code),
+        observed=None,
+        expected=None,
+        fix=None,
+        evidence=(),
+        source=check.source,
+        as_of=check.as_of.isoformat(),
+        references=check.references,
+        code=code,
+        params={},
+        applies=False,
     )
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from heavylift.cli import codes
 from heavylift.cli.output import JsonSink, wording
 from heavylift.cli.text import labelled, printable, sentence, text
 from heavylift.errors import Exit, HeavyliftError
@@ -80,6 +81,7 @@ def document(error: HeavyliftError, status: int) -> str:
         "params": error.params,
         "message": message,
         "hint_command": error.hint_command,
+        "docs_command": codes.lookup(error.doc_anchor),
         "exit_status": int(status),
     }
     return json.dumps({"error": fields}, indent=2, default=str)
@@ -117,10 +119,13 @@ def _failure(error: Exception, arguments: list[str]) -> HeavyliftError:
 
 
 def show(error: HeavyliftError) -> None:
-    """Write an error: code and sentence, every defect where there are several, then the hint."""
+    """Write an error: code and sentence, every defect where there are several, where more is said,
+    then the hint.
+    """
     click.echo(f"error[{error.code}]: {sentence(error)}", err=True)
     for defect in getattr(error, "defects", ())[:20]:
         problem = text(f"defect.{defect.problem}", detail=defect.detail)
         click.echo(f"  {printable(defect.path)}: {problem}", err=True)
+    click.echo(labelled("docs", codes.lookup(error.doc_anchor)), err=True)
     if error.hint_command:
         click.echo(f"\n{labelled('hint', error.hint_command)}", err=True)

@@ -1,4 +1,4 @@
-"""`heavylift explain`: where a number of a plan comes from, down to the tensors."""
+"""`heavylift explain`: where a number of a plan comes from, or what an error code means."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from heavylift.cli import last
+from heavylift.cli import codes, last
 from heavylift.cli.output import json_option, sink
 from heavylift.cli.plan import make
 from heavylift.cli.request import Wish, plan_options
@@ -30,8 +30,21 @@ class Explanation:
     sources: dict[str, Source]
 
 
+class _Topic(click.Choice[str]):
+    """A term of a plan, or an error code in any case."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The term or code that is meant."""
+        word = str(value)
+        if not codes.looks_like_code(word):
+            return super().convert(value, param, ctx)
+        if codes.page(word.upper()) is None:
+            self.fail(text("codes.unknown", code=word.upper()), param, ctx)
+        return word.upper()
+
+
 @click.command(help=text("help.explain"))
-@click.argument("topic", type=click.Choice(TOPICS), metavar="TERM")
+@click.argument("topic", type=_Topic(TOPICS), metavar="TERM|CODE")
 @click.argument("model", required=False)
 @click.option("--on", "rack_text", metavar="RACK", help=text("option.on"))
 @plan_options
@@ -39,7 +52,16 @@ class Explanation:
 def command(
     topic: str, model: str | None, rack_text: str | None, as_json: bool, **options: Any
 ) -> int:
-    """Explain a topic of the last plan, or of the one described."""
+    """Explain an error code, or a topic of the last plan or of the one described."""
+    found = codes.page(topic)
+    if found is not None:
+        if model is not None:
+            raise click.UsageError(text("usage.explain_code"))
+        out = sink(as_json)
+        out.record("error_page", found)
+        if found.next_command is not None:
+            out.next_command(found.next_command)
+        return 0
     if model is None and any(value not in (None, False) for value in options.values()):
         raise click.UsageError(text("usage.explain_options"))
     if (model is None) is not (rack_text is None):

@@ -52,9 +52,7 @@ def command(model: str, folder: Path | None, as_json: bool, **options: Any) -> i
         return Exit.OK
     _agree(plan, accepted=options["accept_licence"], typed=_typed(model, folder, options))
     require(_room_of(plan), to, tight=options["tight"])
-    transfer = Transfer(
-        hub=hub, model=hub_id, folder=to, files=tuple(file.path for file in selection.files)
-    )
+    transfer = Transfer(hub=hub, model=hub_id, folder=to, files=selection.files)
     done = _fetch(transfer, plan, selection, out)
     out.record("fetch", done)
     if done.integrity is not None:

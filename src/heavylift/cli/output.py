@@ -36,6 +36,7 @@ _SCREENS: Final = {
     "variants": "variants",
     "search": "search",
     "explain": "explain",
+    "error_page": "error_page",
     "facts": "facts",
     "inspect": "inspect",
     "checksum": "checksum",

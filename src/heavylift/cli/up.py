@@ -45,6 +45,7 @@ _READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help=text("up.port")
 )
+@click.option("--embeddings", is_flag=True, help=text("up.embeddings"))
 @click.option("--accept-licence", is_flag=True, help=text("option.accept_licence"))
 @click.option("--doctor/--no-doctor", default=True, show_default=True, help=text("up.doctor"))
 @click.option("--despite", multiple=True, metavar="FINDING", help=text("up.despite"))
@@ -71,6 +72,7 @@ def command(
     context: str,
     concurrency: int,
     port: int,
+    embeddings: bool,
     accept_licence: bool,
     doctor: bool,
     despite: tuple[str, ...],
@@ -100,6 +102,7 @@ def command(
         concurrency=concurrency,
         port=port,
         model_path=model_path,
+        embeddings=embeddings,
     )
     with contextlib.ExitStack() as made:
         thing = wanted(source, asked, made)
@@ -154,6 +157,7 @@ class Asked:
     concurrency: int = 4
     port: int = 0
     model_path: str | None = None
+    embeddings: bool = False
 
 
 def wanted(
@@ -187,8 +191,14 @@ def wanted(
         )
     if asked.engine == embedded.ENGINE:
         return EmbeddedWish(
-            model=source, slot_tokens=each, slots=asked.concurrency, port=asked.port
+            model=source,
+            slot_tokens=each,
+            slots=asked.concurrency,
+            port=asked.port,
+            embeddings=asked.embeddings,
         )
+    if asked.embeddings:
+        raise click.UsageError(text("usage.up.embeddings"))
     if made is None:
         raise HeavyliftError("REC047", {"engine": asked.engine, "source": source})
     target = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="heavylift-")))

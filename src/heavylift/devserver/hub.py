@@ -95,6 +95,7 @@ class HubServer:
         app.router.add_get(f"{model}/resolve/{{revision}}/{{path:.+}}", self._file)
         app.router.add_get(f"/api/v1/models{model}/repo/files", self._modelscope_tree)
         app.router.add_get(f"/api/v1/models{model}/repo", self._modelscope_file)
+        app.router.add_get(f"/api/v1/models{model}", self._modelscope_info)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -213,6 +214,11 @@ class HubServer:
             for name, path in self._files(self._folder(request))
         ]
         return web.json_response({"Code": 200, "Success": True, "Data": {"Files": files}})
+
+    async def _modelscope_info(self, request: web.Request) -> web.Response:
+        self._folder(request)
+        data = {} if self.faults.licence is None else {"License": self.faults.licence}
+        return web.json_response({"Code": 200, "Success": True, "Data": data})
 
     async def _modelscope_file(self, request: web.Request) -> web.StreamResponse:
         name = request.query["FilePath"]

@@ -78,7 +78,9 @@ def diagnose(readings: Iterable[LogReading], language: str = "en") -> Diagnosis:
             sighting.time = ""
     context = _context(readings)
     found = _by_cause(readings, context, with_aftermath=False)
-    found = found or _by_cause(readings, context, with_aftermath=True)
+    if not _tells(found):
+        # Where hints are all there is, what is left over after the failure says as much.
+        found = _by_cause(readings, context, with_aftermath=True)
     candidates = _explained([_candidate(facts, sightings) for facts, sightings in found.values()])
     candidates.sort(key=lambda each: (-each.confidence, -each.kinds, _when(each.best)))
     causes = tuple(_cause(each, context, language) for each in candidates[:_MOST_CAUSES])
@@ -127,6 +129,13 @@ def _by_cause(
             if with_aftermath or not (leftover and sighting.evidence.number in aftermath):
                 found.setdefault(cause.id, (cause, []))[1].append(sighting)
     return found
+
+
+def _tells(found: Mapping[str, tuple[CauseFacts, list[Sighting]]]) -> bool:
+    """True when a line names or points to a cause."""
+    return any(
+        _facts(each).weight in _TELLING for _, sightings in found.values() for each in sightings
+    )
 
 
 def _applies(sighting: Sighting, context: RunContext, seen: set[str]) -> bool:

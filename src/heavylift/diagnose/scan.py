@@ -61,6 +61,8 @@ _OPTION: Final = re.compile(r"(?:^|\s)--[a-z]", re.IGNORECASE)
 _SETTING: Final = re.compile(r"\b\w+=[^,()\s]+,")
 _FEWEST_OPTIONS: Final = 3
 _FEWEST_SETTINGS: Final = 6
+# A field of a tool's report that counts none of something, or is not there to be counted.
+_EMPTY_FIELD: Final = re.compile(r"^[|\s]*[\w /.()-]+?\s*:\s*(?:0|N/A)[|\s]*$")
 _TROUBLE: Final = re.compile(
     r"error|exception|fail|cannot|could not|unrecognized|invalid|unsupported|assert|fatal|denied",
     re.IGNORECASE,
@@ -73,6 +75,8 @@ _INFORMATION: Final = re.compile(
     r"^(?:\([^)]*\)|\[[^\]]*\]|[\d:.,T -])*+(?:INFO|DEBUG)\b"
     r"|^\S+ [ID] |\blevel=(?:INFO|DEBUG)\b|\bNCCL INFO\b"
     r"|(?i:\bf[ae]ll(?:ing)?[- ]?back\b|\bwill use default\b|\bis disabled because\b)"
+    r"|^(?:\([^)]*\)|\[[^\]]*\]|[\d:.,T -])*+(?i:WARN(?:ING)?\b.*\b(?:is|are|will be) "
+    r"(?:not available|unavailable|disabled|ignored|skipped|turned off)\b)"
 )
 
 
@@ -370,7 +374,11 @@ def _count_one_more(sighting: Sighting) -> None:
 
 
 def _is_echo(line: str) -> bool:
-    """True for a command line or a listing of settings without a word of trouble."""
+    """True for a command line or a listing of settings without a word of trouble, and for a field
+    of a report that has nothing to tell.
+    """
+    if _EMPTY_FIELD.match(line):
+        return True
     listed = (
         len(_OPTION.findall(line)) >= _FEWEST_OPTIONS
         or len(_SETTING.findall(line)) >= _FEWEST_SETTINGS

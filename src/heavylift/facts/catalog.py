@@ -18,6 +18,7 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
 from heavylift.facts.access_schema import CardAccess
+from heavylift.facts.card_names import CardSize, read_card
 from heavylift.facts.checkpoint_schema import FormBook, HubBook, HubFacts, TensorBook
 from heavylift.facts.command_schema import (
     CommandCards,
@@ -115,12 +116,39 @@ class Catalog:
         return self._named(ModelFacts, "models", name)
 
     def gpu(self, name: str) -> GpuFacts:
-        """The card of that id or alias. Raises FACT011 with a suggestion when there is none."""
-        return self._named(GpuFacts, "gpus", name)
+        """The card of that id or alias, also with its memory behind it (`RTX 3090 24GB`).
+
+        Raises FACT011 with a suggestion when there is none.
+        """
+        try:
+            return self._named(GpuFacts, "gpus", name)
+        except HeavyliftError as error:
+            identifier = read_card(name, self._card_sizes) if error.code == "FACT011" else None
+            if identifier is None:
+                raise
+            return self._named(GpuFacts, "gpus", identifier)
+
+    @cached_property
+    def _card_sizes(self) -> Mapping[str, CardSize]:
+        """Of files nobody has checked: what is no size there is no card's."""
+        tables = {each: self._table(f"gpus/{each}.toml") for each in self.ids("gpus")}
+        return {
+            identifier: CardSize(
+                names=(identifier, *_spellings(table, "gpus")),
+                maker=str(table.get("vendor")),
+                nameplate_gb=_number_in(table, "memory_nameplate"),
+                visible_bytes=_number_in(table, "memory_visible"),
+            )
+            for identifier, table in tables.items()
+        }
 
     def engine(self, name: str) -> EngineFacts:
-        """The engine of that id or name. Raises FACT012 with a suggestion when there is none."""
-        return self._named(EngineFacts, "engines", name)
+        """The engine of that id or name, also with a remark behind it (`vllm (ROCm)`).
+
+        Raises FACT012 with a suggestion when there is none.
+        """
+        bare, remark, _ = name.partition("(")
+        return self._named(EngineFacts, "engines", bare.strip() if remark else name)
 
     def node(self, identifier: str) -> NodeFacts:
         """The node type of that id."""
@@ -208,7 +236,13 @@ class Catalog:
         """The known model that the name of a copy speaks of, and its form; None for others."""
         tables = {each: self._table(f"models/{each}.toml") for each in self.ids("models")}
         names = {each: (each, *_spellings(table, "models")) for each, table in tables.items()}
-        return read_name(name, self.forms(), names)
+        found = read_name(name, self.forms(), names)
+        owner, apart, rest = name.partition(" ")
+        if found is None and apart and "/" not in owner:
+            # `Sehyo Qwen3.5-122B-A10B NVFP4`: every copy in a form of its own has an owner.
+            owned = read_name(rest, self.forms(), names)
+            return owned if owned is not None and owned.form is not None else None
+        return found
 
     def variant_in_repo(self, name: str) -> tuple[str, str] | None:
         """The model and variant whose files lie in the hub's place of that name, or None."""
@@ -357,6 +391,10 @@ class Catalog:
     def source_or_none(self, identifier: str) -> Source | None:
         """The source of that id; None for what is not a source (a receipt, a recipe's id)."""
         return self._sources.get(identifier)
+
+    def all_sources(self) -> tuple[Source, ...]:
+        """Every source, in alphabetical order of ids."""
+        return tuple(source for _, source in sorted(self._sources.items()))
 
     def showcase(self) -> Showcase:
         """The model and rack that demonstrations and first hints speak of."""
@@ -557,6 +595,13 @@ def _collect(
 def _anyway(load: Callable[[], R]) -> Callable[[str], R]:
     """A loader of one file, in the shape of those that load by id."""
     return lambda _: load()
+
+
+def _number_in(table: Mapping[str, Any], field: str) -> float:
+    """The value of a fact in a file that nobody has checked yet; 0 for what is no number."""
+    fact = table.get(field)
+    value = fact.get("value") if isinstance(fact, dict) else None
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _spellings(table: Mapping[str, Any], kind: str) -> Iterator[str]:

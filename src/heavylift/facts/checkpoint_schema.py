@@ -16,7 +16,7 @@ class HubFacts(Rule):
     {revision} and {path}; `info` is that of the description, empty when there is none.
     `token_files` may begin with a variable ($HF_HOME) or ~. `chosen_by` are variables that make
     this hub the one that is asked, `offline_variables` those that forbid to ask. `transfer`: the
-    library that `fetch` moves whole files with; empty = none of ours.
+    library that `fetch` moves whole files with; empty = plain HTTP.
     """
 
     id: str
@@ -88,6 +88,9 @@ class FormFacts(Rule):
     `words` are looked for in a name; `scheme` and `group` as of `QuantisedFacts`, for the linear
     layers in `tensors` (with `tables` also the tables of tokens), on `engines`. Of models with
     experts only those in `tensors_beside_experts`, where it is not empty.
+
+    A quantiser's `mix` of that id is taken where the family's list is one for mixes; elsewhere
+    `scheme` is the least that the mix stores a matrix in, and `most_scheme` the most.
     """
 
     id: str
@@ -99,6 +102,8 @@ class FormFacts(Rule):
     tensors_beside_experts: tuple[str, ...] = ()
     group: int = 1
     tables: bool = False
+    mix: str | None = None
+    most_scheme: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

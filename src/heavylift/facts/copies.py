@@ -34,9 +34,14 @@ def read_name(name: str, book: FormBook, models: Mapping[str, Iterable[str]]) ->
     wanted = _key(rest, book)
     for identifier, spellings in models.items():
         for spelling in spellings:
-            if _key(spelling.rpartition("/")[2].lower(), book) == wanted:
+            # Some write the maker into the name of their copy: `Qwen_Qwen3.6-27B-GGUF`.
+            if wanted in (_key(spelling.rpartition("/")[2].lower(), book), _whole(spelling, book)):
                 return Copy(identifier, form)
     return None
+
+
+def _whole(spelling: str, book: FormBook) -> str:
+    return _key(spelling.replace("/", " ").lower(), book)
 
 
 def _form(text: str, book: FormBook) -> tuple[FormFacts | None, str]:

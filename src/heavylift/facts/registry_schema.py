@@ -28,7 +28,8 @@ class RegistryFacts:
 
     `architectures` are classes as a config.json names them, or the engine's own names of them, in
     which case `known_as` gives those by class. `fallback`: the registry of a library whose classes
-    the engine may run where it has none of its own.
+    the engine may run where it has none of its own. `partial`: what documentation names, not the
+    engine's own table, so that a name that is not there is not refused.
     """
 
     engine: str
@@ -40,6 +41,7 @@ class RegistryFacts:
     quantisations: ListedNames | None = None
     known_as: dict[str, str] = field(default_factory=dict)
     fallback: str | None = None
+    partial: bool = False
 
     def lists(self, table: ListedNames, name: str, version: str) -> bool:
         """True when a version that was read lists a name."""

@@ -296,6 +296,7 @@ class ModelFacts:
     """One model: names, family, dimensions, layer sets and published variants.
 
     `hf_architecture` is the class that its config.json names first, by which engines look it up.
+    `recurrent_state_dtype` is what its config.json asks for states to be kept in.
     `licence_terms` are the conditions of its licence that somebody quoted: none known is not none.
     """
 
@@ -312,6 +313,12 @@ class ModelFacts:
     licence: Fact[str] | None = None
     licence_terms: tuple[LicenceTermFacts, ...] = ()
     published_total_gb: Fact[float] | None = None
+    recurrent_state_dtype: Fact[str] | None = None
+
+    @property
+    def is_recalled(self) -> bool:
+        """True when nobody saw a source of its dimensions."""
+        return any(fact.kind is FactKind.ASSUMED for fact in self.dims.values())
 
     def dim(self, name: str) -> int:
         """The value of a dimension. Raises KeyError when the model does not state it."""
@@ -571,10 +578,13 @@ class CacheBytesRule(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateDtypeRule(Rule):
-    """The dtype in which an engine keeps a class of state (`recurrent`, `conv`, `compressor`)."""
+    """The dtype in which an engine keeps a class of state (`recurrent`, `conv`, `compressor`);
+    `by_model`: unless the config.json of the model asks for another.
+    """
 
     dtype_class: str
     dtype: str
+    by_model: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

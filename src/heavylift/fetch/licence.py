@@ -23,6 +23,10 @@ def stated_licence(information: bytes) -> str | None:
         return None
     if not isinstance(document, Mapping):
         return None
+    of_modelscope = document.get("Data")
+    if isinstance(of_modelscope, Mapping):
+        named_there = _text(of_modelscope.get("License"))
+        return None if named_there is None else shown(named_there)
     card = document.get("cardData")
     table: Mapping[str, Any] = card if isinstance(card, Mapping) else {}
     parts = [_text(table.get(name)) for name in ("license", "license_name", "license_link")]

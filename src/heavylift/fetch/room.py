@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from heavylift.checkpoint import hub_transfer
 from heavylift.checkpoint.listing import ListedFile
 from heavylift.errors import HeavyliftError, Scalar, reason
 
-PARTIAL: Final = Path(".cache/huggingface/download")
-"""Where the transfer keeps what is not whole yet, below the folder."""
+PARTIALS: Final = (Path(".cache/huggingface/download"), hub_transfer.PARTIAL)
+"""Where the transfers keep what is not whole yet, below the folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +54,8 @@ def bytes_present(folder: Path, files: Iterable[ListedFile]) -> int:
         except OSError:
             continue
         total += min(size, file.size or 0)
-    for partial in (folder / PARTIAL).rglob("*.incomplete"):
+    partials = (each for place in PARTIALS for each in (folder / place).rglob("*.incomplete"))
+    for partial in partials:
         try:
             # Blocks and not length: a transfer may reserve the length before there are bytes.
             total += partial.stat().st_blocks * 512

@@ -1,4 +1,4 @@
-"""The transfer of whole files, by huggingface_hub in a process of its own.
+"""The transfer of whole files: by the hub's library in a process of its own, or over plain HTTP.
 
 A process, because the library's threads cannot be stopped: Ctrl-C ends the process, and what was
 there stays for the next time. The token goes to it on standard input, into no argument list.
@@ -17,7 +17,10 @@ from typing import Final
 
 import msgspec
 
+from heavylift.checkpoint import hub_transfer
+from heavylift.checkpoint.hub import HubFiles
 from heavylift.checkpoint.hub_settings import HubId, HubSettings
+from heavylift.checkpoint.listing import ListedFile
 from heavylift.errors import HeavyliftError
 from heavylift.redact import without_secrets
 
@@ -56,17 +59,19 @@ class Transfer:
     hub: HubSettings
     model: HubId
     folder: Path
-    files: tuple[str, ...]
+    files: tuple[ListedFile, ...]
 
     def run(self, look: Callable[[], None]) -> None:
         """Fetches the files; `look` is called every second meanwhile.
 
-        Raises ENV040 when the library is not installed, HUB016 when the hub is of a kind it cannot
-        fetch from, HUB003 to HUB007 for a refusal, HUB017 for anything else that went wrong.
+        Raises ENV040 when the library is not installed, HUB003 to HUB007 for a refusal, HUB017 for
+        anything else that went wrong with it; over plain HTTP what asking a hub raises.
         """
         library = self.hub.facts.transfer
         if not library:
-            raise HeavyliftError("HUB016", {"hub": self.hub.facts.title})
+            with HubFiles(self.hub, self.model) as files:
+                hub_transfer.fetch(files, self.files, self.folder, look)
+            return
         if importlib.util.find_spec(library) is None:
             raise HeavyliftError("ENV040", {"package": library})
         outcome = self._run(look)
@@ -93,7 +98,7 @@ class Transfer:
             id=self.model.id,
             revision=self.model.revision or self.hub.facts.revision,
             folder=str(self.folder),
-            files=list(self.files),
+            files=[file.path for file in self.files],
             endpoint=self.hub.endpoint,
             token=self.hub.token if self.hub.may_send_token else None,
         )

@@ -69,6 +69,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--context-tokens", type=int, required=True)
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--embeddings", action="store_true")
     parser.add_argument("--fit-only", action="store_true")
     return parser.parse_args()
 
@@ -92,11 +93,18 @@ def _server(options: argparse.Namespace, key: str):  # type: ignore[no-untyped-d
     parameters.n_ctx = options.context_tokens
     parameters.n_parallel = options.slots
     parameters.cpuparams.n_threads = options.threads
+    # By default llama.cpp keeps up to 8 GiB of old prompts in the host's memory, which no plan
+    # counts.
+    parameters.cache_ram_mib = 0
     parameters.endpoint_metrics = True
     parameters.endpoint_slots = True
     parameters.endpoint_props = True
     parameters.verbosity = VERBOSITY_FIT_SIZES if options.fit_only else VERBOSITY_SIZES
     parameters.warmup = not options.fit_only
+    if options.embeddings:
+        # Beside chat, not in its place. A model made for chat states no pooling of its own.
+        parameters.embedding = True
+        parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     if key:
         parameters.api_keys = [key]
     return xllamacpp.Server(parameters)

@@ -95,13 +95,14 @@ class Hooks:
     """What other stages do for a deployment. Each may raise `HeavyliftError`: then it said nothing.
 
     `explain` completes a failure from the logs; `prove` verifies (None = nobody wants that), in a
-    thread of its own; `measure` reads the memory; `save` keeps a run; `judged` keeps a verdict;
-    `watch` is given the engine's metrics page (None = it has none) at every look, in a thread.
+    thread of its own; `measure` reads the memory; `save` keeps a run, False = not this time;
+    `judged` keeps a verdict; `watch` is given the engine's metrics page (None = it has none) at
+    every look, in a thread.
     """
 
     explain: Callable[[Failure, tuple[Path, ...]], Failure]
     measure: Callable[[Ready], Measured]
-    save: Callable[[RunState], None]
+    save: Callable[[RunState], bool | None]
     judged: Callable[[RunState, Proof], None]
     prove: Callable[[Ready], Proof] | None = None
     watch: Callable[[Ready, str | None], None] | None = None
@@ -124,6 +125,7 @@ class Supervisor:
         self._job = job
         self._hooks = hooks
         self._saved_at = 0.0
+        self._is_kept = True
         self._undone = [job.ways.early, job.ways.late]
         self._history = _History()
         self.run_state = run
@@ -470,9 +472,9 @@ class Supervisor:
         if changes.get("phase", self.run_state.phase) is not self.run_state.phase:
             changes["phase_at"] = _now()
         changed = replace(self.run_state, **changes)
-        if changed != self.run_state:
+        if changed != self.run_state or not self._is_kept:
             self.run_state = changed
-            self._hooks.save(changed)
+            self._is_kept = self._hooks.save(changed) is not False
 
     def _set_sometimes(self, is_news: bool, **changes: Any) -> None:
         """For what changes all the time: kept, but without news written once a second at most."""

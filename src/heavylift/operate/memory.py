@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from heavylift.records.finding import Finding, Severity
 from heavylift.records.plan import Plan
 from heavylift.records.receipt import MeasuredTerm, Receipt
 from heavylift.telemetry import llamacpp
+from heavylift.telemetry.start_log import receipt_of, told
 
 LLAMACPP: Final = frozenset({"embedded", "llamacpp"})
 """Engines with that log."""
@@ -42,10 +44,10 @@ def measure(recipe: Recipe, attempt: Attempt, log: Path) -> Memory:
     if recipe.spec.engine in LLAMACPP:
         return _of_llamacpp(plan, log)
     terms = attempt.terms()
-    receipt = _receipt(plan, tuple(term for term in terms if term.term != POOL))
+    receipt = _receipt(plan, terms, attempt.figures())
     return Memory(
         findings=(
-            *differences(plan, receipt),
+            *differences(plan, _without_pool(receipt)),
             *pool_findings(plan, terms),
             *token_findings(plan, attempt.figures()),
             *imbalance(terms),
@@ -71,29 +73,25 @@ def _of_llamacpp(plan: Plan, log: Path) -> Memory:
     return Memory(findings=differences(plan, receipt), receipt=receipt)
 
 
-def _receipt(plan: Plan, terms: tuple[MeasuredTerm, ...]) -> Receipt:
-    """A receipt of what was told per card. A plan's term is that of one card: the fullest."""
-    fullest: dict[str, MeasuredTerm] = {}
-    for term in terms:
-        if term.term not in fullest or term.bytes > fullest[term.term].bytes:
-            fullest[term.term] = term
+def _receipt(plan: Plan, terms: tuple[MeasuredTerm, ...], figures: Mapping[str, float]) -> Receipt:
+    """A receipt of what was told per card, in the plan's terms: those of the fullest card."""
     settings: dict[str, int | str | None] = {
         "context_tokens": plan.context_tokens,
         "max_num_batched_tokens": plan.max_num_batched_tokens,
         "kv_cache_dtype": plan.kv_cache_dtype,
     }
-    return Receipt(
-        model=plan.model,
-        variant=plan.variant,
-        engine=plan.engine,
-        engine_version=plan.engine_version,
-        backend=plan.rack.gpu,
+    return replace(
+        receipt_of(told(plan.engine, terms, figures), plan),
+        # The start was that of the plan's recipe: how its log numbers ranks does not say otherwise.
         layout=plan.layout,
-        rack=plan.rack.label,
-        terms=tuple(fullest.values()),
         workload={name: value for name, value in settings.items() if value is not None},
         taken_at=_now(),
     )
+
+
+def _without_pool(receipt: Receipt) -> Receipt:
+    """The pool has findings of its own: need and headroom are compared together."""
+    return replace(receipt, terms=tuple(term for term in receipt.terms if term.term != POOL))
 
 
 def _untold(what: str) -> Finding:

@@ -139,12 +139,23 @@ def _begin(store: Deployments, deployment: Deployment) -> Begun:
 
 def down(name: str) -> DeploymentStatus:
     """Stop a deployment and whatever is left of it; how it stands afterwards. Doing it again does
-    nothing. Raises OPS001 for a name that is none.
+    nothing. Raises OPS001 for a name that is none; STA009, when everything is stopped, for a disk
+    that does not take the record of it.
     """
     with _at_work(name), _store() as store:
+        if store.deployment(name) is None and truth.supervisor_pid(name) is not None:
+            # Its database was put aside or begun anew: what still runs is to end all the same.
+            _clear(store, name)
         deployment = truth.require(store, name)
-        store.save_deployment(replace(deployment, wanted=DOWN))
+        refused: HeavyliftError | None = None
+        try:
+            store.save_deployment(replace(deployment, wanted=DOWN))
+        except HeavyliftError as error:
+            # The disk is full: what runs is to end all the same.
+            refused = error
         _clear(store, name)
+        if refused is not None:
+            raise refused
         return truth.status(store, truth.require(store, name))
 
 
@@ -153,6 +164,8 @@ def restart(name: str) -> Begun:
     with _at_work(name), _store() as store:
         deployment = truth.require(store, name)
         recipes.read(recipes.release_dir(name, deployment.release))
+        # Written first: a disk that is full must not end what serves.
+        store.save_deployment(replace(deployment, wanted=UP))
         _clear(store, name)
         return _begin(store, replace(deployment, wanted=UP))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,7 +51,11 @@ class Recipe:
 def read(folder: Path) -> Recipe:
     """The recipe in a folder. Raises REC040 when there is none, REC041 for a file that is none."""
     if not (folder / LAUNCH).is_file():
-        raise HeavyliftError("REC040", {"path": str(folder)})
+        raise HeavyliftError(
+            "REC040",
+            {"path": str(folder)},
+            hint_command="heavylift recipe MODEL --on RACK --engine ENGINE -o DIR",
+        )
     spec = _decoded(folder / LAUNCH, LaunchSpec)
     if not spec.ranks or not all(rank.argv for rank in spec.ranks):
         raise HeavyliftError(
@@ -159,12 +164,15 @@ def named(wish: str | None, model: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedWish:
-    """What the embedded engine is to serve: a model's id or a GGUF file, and how wide."""
+    """What the embedded engine is to serve: a model's id or a GGUF file, how wide, and whether
+    `embeddings` as well.
+    """
 
     model: str
     slot_tokens: int = 1024
     slots: int = 4
     port: int = 0
+    embeddings: bool = False
 
 
 def write_embedded(wish: EmbeddedWish, folder: Path) -> None:
@@ -180,7 +188,11 @@ def write_embedded(wish: EmbeddedWish, folder: Path) -> None:
         settings = _settings(str(engine_env.smollm2_path()), embedded.SMOLLM2_ID, wish)
         plan = _plan(wish)
     else:
-        raise HeavyliftError("REC043", {"model": wish.model, "offered": embedded.SMOLLM2_ID})
+        raise HeavyliftError(
+            "REC043",
+            {"model": wish.model, "offered": embedded.SMOLLM2_ID},
+            hint_command=f"heavylift up {shlex.quote(wish.model)} --engine ENGINE --on RACK",
+        )
     digest = (
         "" if plan is None else f"sha256:{hashlib.sha256(msgspec.json.encode(plan)).hexdigest()}"
     )
@@ -197,6 +209,7 @@ def _settings(path: str, model: str, wish: EmbeddedWish) -> embedded.EmbeddedSet
         slot_tokens=wish.slot_tokens,
         slots=wish.slots,
         port=wish.port,
+        embeddings=wish.embeddings,
     )
 
 

@@ -20,6 +20,7 @@ from heavylift.launch.supervisor import Hooks, Job, Measured, Proof, Ready, Supe
 from heavylift.operate import memory, preparation, recipes, secret_file
 from heavylift.operate.explain import Explaining
 from heavylift.operate.recipes import Recipe
+from heavylift.plan.receipts import WORKLOAD_LAYERS
 from heavylift.recipe.rehearsal import LayerField, layer_field, rehearsed
 from heavylift.records.deployment import Deployment, RunState
 from heavylift.records.finding import Finding
@@ -227,8 +228,8 @@ class _Rehearsing:
         measured = memory.measure(self._recipe, ready.attempt, ready.logs[0])
         receipt = measured.receipt
         if receipt is not None and self._layers is not None:
-            # Of another network: a plan of the whole model takes none of it for its own.
-            receipt = replace(receipt, workload={**receipt.workload, "layers": self._layers})
+            # Of a part of the network: a plan of the whole takes it for floors.
+            receipt = replace(receipt, workload={**receipt.workload, WORKLOAD_LAYERS: self._layers})
         self._receipt = receipt
         self._findings = measured.findings if self._layers is None else ()
         return Measured()

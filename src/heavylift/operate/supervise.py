@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -25,6 +27,7 @@ from heavylift.state.deployments import Deployments, deployments_path, open_depl
 from heavylift.telemetry.engine_log import EngineWords
 
 _LOCK_WAIT_S: Final = 10.0
+_NOT_WRITTEN: Final = "STA009"
 VERIFY: Final = "verify"
 
 
@@ -98,11 +101,20 @@ class _Supervising:
         return Hooks(
             explain=self._explain,
             measure=self._measure,
-            save=self._store.save_run,
+            save=self._save,
             judged=self._judged,
             prove=proving.prove if self._deployment.verify else None,
             watch=Keeping(self._deployment.name).keep,
         )
+
+    def _save(self, run: RunState) -> bool:
+        try:
+            self._store.save_run(run)
+        except HeavyliftError as error:
+            if error.code != _NOT_WRITTEN:
+                raise
+            return False
+        return True
 
     def _explain(self, failure: Failure, logs: tuple[Path, ...]) -> Failure:
         return Explaining(self._catalog, self._recipe).explain(failure, logs)
@@ -112,8 +124,10 @@ class _Supervising:
         placed = placement.findings(self._catalog, self._recipe, ready)
         if measured.receipt is None:
             return Measured(findings=(*measured.findings, *placed))
-        digest = self._store.save_receipt(measured.receipt)
-        self._store.add_receipt_digest(self._deployment.name, self._deployment.release, digest)
+        digest = None
+        with _unless_the_disk_is_full():
+            digest = self._store.save_receipt(measured.receipt)
+            self._store.add_receipt_digest(self._deployment.name, self._deployment.release, digest)
         return Measured(findings=(*measured.findings, *placed), receipt_digest=digest)
 
     def _judged(self, run: RunState, proof: Proof) -> None:
@@ -123,4 +137,15 @@ class _Supervising:
             at=run.phase_at,
             report=str(Path(run.folder) / "verification.json"),
         )
-        self._store.add_verdict(run.deployment, run.release, verdict)
+        with _unless_the_disk_is_full():
+            self._store.add_verdict(run.deployment, run.release, verdict)
+
+
+@contextlib.contextmanager
+def _unless_the_disk_is_full() -> Iterator[None]:
+    """A full disk costs records, not an engine that serves."""
+    try:
+        yield
+    except HeavyliftError as error:
+        if error.code != _NOT_WRITTEN:
+            raise

@@ -127,7 +127,9 @@ def _state_part(subject: Subject, layout: Layout, pattern: StatePattern) -> Stat
     heads = evaluate(pattern.heads, subject.dims)
     per_head = evaluate(pattern.elements, subject.dims) // heads
     local = ceil_div(heads, layout.tensor_parallel_size)
-    width = SAFETENSORS_TYPES[rule.dtype.upper()].bytes
+    asked = subject.model.recurrent_state_dtype
+    dtype = asked.value if asked is not None and rule.by_model else rule.dtype
+    width = SAFETENSORS_TYPES[dtype.upper()].bytes
     return StatePart(
         id=pattern.id,
         layers=subject.model.layer_set(pattern.layers),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
@@ -17,8 +17,8 @@ from heavylift.facts.schema import (
     RecipeFacts,
     VariantFacts,
 )
-from heavylift.plan.rules import Scope, find_version
-from heavylift.plan.subject import ModelKnowledge, Subject
+from heavylift.plan.rules import Scope, find_version, nearest_version
+from heavylift.plan.subject import ModelKnowledge, Same, Subject
 from heavylift.records.plan import PlanRequest, Rack, ResolvedDefault
 from heavylift.records.receipt import Receipt
 from heavylift.units import GIB
@@ -118,8 +118,10 @@ def resolve(
 
 def _reads(engine: EngineFacts, variant: VariantFacts) -> bool:
     """Engines that split tensors over ranks read safetensors folders."""
-    if variant.format != "safetensors":
-        return False
+    return variant.format == "safetensors" and _splits_tensors(engine)
+
+
+def _splits_tensors(engine: EngineFacts) -> bool:
     return bool(engine.layouts) and all(rule.splits == "ranks" for rule in engine.layouts)
 
 
@@ -147,12 +149,17 @@ class _Filling:
         self.taken.append(ResolvedDefault(name=name, value=value, origin=origin, source=source))
 
     def _scope(self, version: EngineVersion) -> Scope:
-        return Scope(
-            engine=self._engine,
-            version=version,
-            vendor=self._gpu.vendor,
-            architecture=self._gpu.architecture,
-            family=self._knowledge.family.id,
+        gpu, family = self._gpu, self._knowledge.family.id
+        # Cards of one architecture share the scope, and with it which rules hold.
+        return self._knowledge.remembered(
+            ("scope", Same(self._engine), version.id, gpu.vendor, gpu.architecture),
+            lambda: Scope(
+                engine=self._engine,
+                version=version,
+                vendor=gpu.vendor,
+                architecture=gpu.architecture,
+                family=family,
+            ),
         )
 
     def _version(self) -> tuple[EngineVersion, str, bool]:
@@ -170,7 +177,7 @@ class _Filling:
         if stated is not None:
             version = find_version(engine, stated)
             if version is None:
-                return newest, stated, False
+                return nearest_version(engine, stated) or newest, stated, False
             return version, version.id, version.read
         version, origin, source = self._usual_version(newest)
         self._take("engine_version", version.id, origin, source)
@@ -195,25 +202,33 @@ class _Filling:
             # Nobody said that it loads it, nor that it does not: what files of that kind would take
             # is worked out, and support stays unknown.
             offered = [each for each in model.variants if _reads(engine, each)]
-        names = ", ".join(
-            dict.fromkeys((*(each.id for each in offered), *self._knowledge.offered(engine.id)))
-        )
-        names = names or "-"
         if wanted is not None:
             variant = self._knowledge.variant(wanted)
             if variant is None:
                 known = ", ".join((*(entry.id for entry in model.variants), *self._knowledge.mixes))
                 raise HeavyliftError("PLAN011", {"variant": wanted, "known": known})
             if engine.id not in variant.engines:
-                params = {"variant": variant.id, "engine": engine.title, "offered": names}
-                raise HeavyliftError("PLAN012", params)
+                raise self._no_variant(variant.id, offered)
             return variant
         usual = [variant for variant in offered if engine.id in variant.default_for] or offered
-        if not usual:
-            params = {"variant": model.title, "engine": engine.title, "offered": names}
-            raise HeavyliftError("PLAN012", params)
-        self._take("variant", usual[0].id, OURS, usual[0].source)
-        return usual[0]
+        if usual:
+            self._take("variant", usual[0].id, OURS, usual[0].source)
+            return usual[0]
+        # What an engine that was asked for fetches of a place where no file is named.
+        named = self._word("variant", None) if self._request.engine else None
+        fetched = None if named is None else self._knowledge.variant(named)
+        if fetched is None:
+            raise self._no_variant(model.title, offered)
+        return fetched
+
+    def _no_variant(self, named: str, offered: Sequence[VariantFacts]) -> HeavyliftError:
+        forms = (*(each.id for each in offered), *self._knowledge.offered(self._engine.id))
+        params = {
+            "variant": named,
+            "engine": self._engine.title,
+            "offered": ", ".join(dict.fromkeys(forms)) or "-",
+        }
+        return HeavyliftError("PLAN012", params)
 
     def _holds_vision(self, variant: VariantFacts) -> bool:
         """Whether the variant's files hold a tower; a size alone says as little as its format."""
@@ -224,7 +239,8 @@ class _Filling:
 
     def vision(self, variant: VariantFacts) -> bool:
         """Whether the vision tower is loaded: yes, where there is one and nobody said no."""
-        has_vision = self._holds_vision(variant)
+        # Engines that read GGUF keep the tower in a file of its own.
+        has_vision = _splits_tensors(self._engine) and self._holds_vision(variant)
         if has_vision and self._request.vision is None:
             self._take("vision", value=True, origin=OURS, source=OURS)
         return has_vision and self._request.vision is not False
@@ -303,8 +319,10 @@ class _Filling:
             stated = brought
             self._take("kv_cache_dtype", str(brought), "engine", variant.source)
         wanted = self._word("kv_cache_dtype", stated) or ""
+        # `fp8 e4m3`, `auto (bf16)`: as people write down what an engine chose.
+        word = wanted.partition("(")[0].strip().replace(" ", "_").lower()
         for dtype in offered:
-            if wanted.lower() in (dtype.name, *dtype.aliases):
+            if word in (dtype.name, *dtype.aliases):
                 return dtype
         names = ", ".join(dtype.name for dtype in offered)
         params = {"dtype": wanted, "engine": self._engine.title, "offered": names}

@@ -52,6 +52,9 @@ class Sums:
     bounded_bytes: int
 
 
+_NOTHING = Sums(known_bytes=0, certain_bytes=0, high_bytes=0, bounded_bytes=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Account:
     """One stage's rank: its terms and what they come to."""
@@ -71,10 +74,24 @@ class Account:
 
     @cached_property
     def _by_segment(self) -> dict[str, Sums]:
-        return {segment: _sums(self.terms, segment) for segment in Segment}
+        by_segment: dict[str, list[Term]] = {segment: [] for segment in Segment}
+        for term in self.terms:
+            by_segment[term.segment].append(term)
+        return {segment: _sums(terms) for segment, terms in by_segment.items()}
+
+    @cached_property
+    def _asked(self) -> dict[tuple[str, ...], Sums]:
+        return {}
 
     def only(self, segments: Iterable[str]) -> Sums:
         """What the terms of some segments come to."""
+        key = tuple(segments)
+        found = self._asked.get(key)
+        if found is None:
+            found = self._asked[key] = self._only(key)
+        return found
+
+    def _only(self, segments: tuple[str, ...]) -> Sums:
         known = certain = high = highest = 0
         bounded = True
         for segment in segments:
@@ -94,12 +111,12 @@ class Account:
         )
 
 
-def _sums(terms: Iterable[Term], segment: str) -> Sums:
+def _sums(terms: Sequence[Term]) -> Sums:
+    if not terms:
+        return _NOTHING
     known = certain = bounded = 0
     high: int | None = 0
     for term in terms:
-        if term.segment != segment:
-            continue
         known += term.bytes.low
         bounded += term.bytes.low if term.bytes.high is None else term.bytes.high
         if term.kind in _CERTAIN or term.id == Segment.WEIGHTS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from heavylift.plan.subject import Subject
+from heavylift.plan.subject import UNNAMED_VENDOR, Subject
 from heavylift.plan.support import ran_as_published
 from heavylift.plan.weights import expert_split
 from heavylift.records.plan import Capacity, Layout, Note, Status, Support
@@ -43,6 +43,8 @@ def _reading(subject: Subject) -> Iterator[Note]:
             code="mixed_layers" if _deals_by_room(subject) else "mixed_rack",
             params={"gpu": rack.gpu_title},
         )
+    if subject.gpu.vendor == UNNAMED_VENDOR:
+        yield Note(code="card_by_memory", params={"gpu": rack.gpu_title})
     devices = subject.gpu.devices_per_card
     if devices > 1:
         yield Note(

@@ -18,7 +18,7 @@ from heavylift.plan.assemble import (
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
-from heavylift.plan.receipts import compare, mismatch
+from heavylift.plan.receipts import compare, layers_of, mismatch
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
 from heavylift.plan.support import UNPUBLISHED, publication_rank, refused_by_engine
 from heavylift.records.plan import (
@@ -401,7 +401,8 @@ def plan_on_layout(
 
 
 def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
-    """The plan with a receipt's measured terms in place of assumed and unknown ones.
+    """The plan with a receipt's measured terms in place of assumed and unknown ones, or with them
+    as floors where only some of the layers were started.
 
     A receipt of something else changes nothing and is named in a note.
     """
@@ -427,6 +428,10 @@ def with_receipt(plan: Plan, receipt: Receipt, knowledge: Knowledge) -> Plan:
             "planned": plan.engine_version,
         }
         notes = (*notes, Note(code="receipt_of_version", params=params))
+    layers = layers_of(receipt)
+    if layers is not None:
+        notes = (*notes, Note(code="receipt_of_layers", params={"layers": layers}))
+        return replace(measured, rejected=plan.rejected, notes=notes)
     return replace(measured, rejected=plan.rejected, measured=compare(plan, receipt), notes=notes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from heavylift.records.plan import Agreement, Kind, Plan, Term, TermComparison
 from heavylift.records.ranges import Interval
@@ -10,6 +11,9 @@ from heavylift.records.receipt import POOL, MeasuredTerm, Receipt
 
 _READING = 0.005
 """How far a figure with two decimals and whole blocks lets one read bytes out of it."""
+
+WORKLOAD_LAYERS = "layers"
+"""In a receipt's workload: it is of so many layers of the model, as a first rehearsal has."""
 
 _WEIGHTS = "weights"
 _ANOTHER_MODEL = 1.5
@@ -22,7 +26,8 @@ def mismatch(receipt: Receipt, plan: Plan) -> str | None:
     """The first thing in which a receipt was taken of something else than the plan; None = of it.
 
     Model, variant, engine, version, rack and layout must be equal, and every setting that the
-    receipt says its terms depend on.
+    receipt says its terms depend on. A receipt of some of the layers is of the plan too: what it
+    tells are floors.
     """
     settings: dict[str, int | str | None] = {
         "context_tokens": plan.context_tokens,
@@ -37,10 +42,22 @@ def mismatch(receipt: Receipt, plan: Plan) -> str | None:
         ("engine_version", receipt.engine_version, plan.engine_version),
         ("rack", receipt.rack, plan.rack.label),
         ("layout", receipt.layout, plan.layout),
-        *((name, value, settings.get(name)) for name, value in receipt.workload.items()),
+        *(
+            (name, value, settings.get(name))
+            for name, value in receipt.workload.items()
+            if name != WORKLOAD_LAYERS
+        ),
     ]
     other = next((name for name, of_receipt, of_plan in pairs if of_receipt != of_plan), None)
-    return other or _other_weights(receipt, plan)
+    if other is None and layers_of(receipt) is None:
+        return _other_weights(receipt, plan)
+    return other
+
+
+def layers_of(receipt: Receipt) -> int | None:
+    """How many layers of the model the start had; None = all."""
+    layers = receipt.workload.get(WORKLOAD_LAYERS)
+    return layers if isinstance(layers, int) else None
 
 
 def _other_weights(receipt: Receipt, plan: Plan) -> str | None:
@@ -160,10 +177,13 @@ def _agrees(planned: Interval, measured: int, resolution: int) -> Agreement:
 
 
 def with_measured(terms: tuple[Term, ...], receipt: Receipt) -> tuple[Term, ...]:
-    """Terms with measured bytes in place of reported, assumed and unknown ones."""
+    """Terms with measured bytes in place of reported, assumed and unknown ones. Of some of the
+    layers they are floors: the whole takes as much at least, and stays as unsure as it was.
+    """
     measured = dict(_summed(receipt.terms))
+    replaced = _measured if layers_of(receipt) is None else _at_least
     return tuple(
-        _measured(term, measured[term.id])
+        replaced(term, measured[term.id])
         if term.id in measured and term.kind not in _CERTAIN
         else term
         for term in terms
@@ -180,3 +200,11 @@ def _measured(term: Term, entry: MeasuredTerm) -> Term:
         source="receipt",
         note=entry.line,
     )
+
+
+def _at_least(term: Term, entry: MeasuredTerm) -> Term:
+    low, high = term.bytes.low, term.bytes.high
+    if entry.bytes <= low:
+        return term
+    raised = Interval(low=entry.bytes, high=None if high is None else max(high, entry.bytes))
+    return replace(term, bytes=raised, note=entry.line)

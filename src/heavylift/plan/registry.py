@@ -28,6 +28,8 @@ def by_registry(subject: Subject) -> Support | None:
     if name is None:
         return None
     if not registry.lists(registry.architectures, name, subject.version_text):
+        if registry.partial:
+            return None
         return _unlisted(subject, registry, stated.value)
     reason = _form_refused(subject, registry)
     if reason is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import re
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from heavylift.facts.schema import EngineFacts, EngineVersion, Rule
 
@@ -27,15 +28,19 @@ class Scope:
 
     def holds(self, rule: Rule) -> bool:
         """True when the rule's bounds include this scope."""
-        order = [version.id for version in self.engine.versions]
-        here = order.index(self.version.id)
+        order = self._order
+        here = order[self.version.id]
         return (
-            (rule.since is None or order.index(rule.since) <= here)
-            and (rule.until is None or here < order.index(rule.until))
+            (rule.since is None or order[rule.since] <= here)
+            and (rule.until is None or here < order[rule.until])
             and _meets(rule.vendors, self.vendor)
             and _meets(rule.architectures, self.architecture)
             and _meets(rule.families, self.family)
         )
+
+    @cached_property
+    def _order(self) -> Mapping[str, int]:
+        return {version.id: at for at, version in enumerate(self.engine.versions)}
 
     @cached_property
     def signature(self) -> Hashable:
@@ -79,3 +84,24 @@ def find_version(engine: EngineFacts, text: str) -> EngineVersion | None:
     # A major number alone names no release line of engines that are all at 0.
     longer = [v for v in engine.versions if "." in wanted and v.id.startswith(f"{wanted}.")]
     return longer[-1] if longer else None
+
+
+def nearest_version(engine: EngineFacts, text: str) -> EngineVersion | None:
+    """The last listed version that is not newer than the numbers in a text (`0.30.1rc1.dev7`,
+    `0.27.1+ (recipe)`), or the first where all are; None for a text without such numbers.
+    """
+    wanted = _release(text)
+    listed = [(release, v) for v in engine.versions if (release := _release(v.id)) is not None]
+    if wanted is None or not listed:
+        return None
+    older = [version for release, version in listed if release <= wanted]
+    return older[-1] if older else listed[0][1]
+
+
+# Two or three numbers with dots. A date with dashes is none; of `2026.10.11549` all three count.
+_RELEASE: Final = re.compile(r"(?<![\w.])v?([0-9]{1,4})\.([0-9]{1,5})(?:\.([0-9]{1,6}))?(?![0-9])")
+
+
+def _release(text: str) -> tuple[int, ...] | None:
+    found = _RELEASE.search(text)
+    return None if found is None else tuple(int(number or 0) for number in found.groups())

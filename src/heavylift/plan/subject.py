@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -57,9 +57,11 @@ _NOT_IN_WEIGHTS: Final = frozenset(
 
 # The "vendor" of a machine without a card: its memory is the host's own.
 HOST_VENDOR: Final = "host"
+UNNAMED_VENDOR: Final = "unnamed"
+"""Of a card that nobody named, or that is not known by its name: its memory is all there is."""
 
 
-class _Same:
+class Same:
     """Stands for an object itself, not for what is in it: facts are compared by being the same."""
 
     __slots__ = ("_of",)
@@ -68,7 +70,7 @@ class _Same:
         self._of = of
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other._of is self._of
+        return isinstance(other, Same) and other._of is self._of
 
     def __hash__(self) -> int:
         return id(self._of)
@@ -117,8 +119,16 @@ class ModelKnowledge:
     def offered(self, engine: str) -> tuple[str, ...]:
         """Ids of the forms that an engine takes, the published ones first."""
         published = (entry.id for entry in self.model.variants if engine in entry.engines)
-        made = (name for name in self.mixes if engine in self.mixes[name].engines)
+        made = (name for name, mix in _there(self.mixes) if engine in mix.engines)
         return tuple(dict.fromkeys((*published, *made)))
+
+
+def _there(mixes: Mapping[str, VariantFacts]) -> Iterator[tuple[str, VariantFacts]]:
+    """The mixes that suit the model."""
+    for name in mixes:
+        mix = mixes.get(name)
+        if mix is not None:
+            yield name, mix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,10 +206,10 @@ class Subject:
     def _key(self, names: tuple[str, ...]) -> Hashable:
         values = tuple(getattr(self, name) for name in names)
         key = (
-            _Same(self.engine),
+            Same(self.engine),
             self.scope.signature,
             self.runs_on_host,
-            _Same(self.variant),
+            Same(self.variant),
             values,
         )
         return self.knowledge.shortened(key)

@@ -7,7 +7,7 @@ from typing import Final
 
 from heavylift.facts.schema import EngineSupportRule, RecipeFacts, VariantFacts
 from heavylift.plan.registry import by_registry
-from heavylift.plan.subject import Subject
+from heavylift.plan.subject import UNNAMED_VENDOR, Subject
 from heavylift.records.plan import Layout, Rack, Status, Support
 
 _POSITIVE: Final = (Status.VERIFIED, Status.REPORTED, Status.UNVERIFIED)
@@ -77,7 +77,8 @@ def _published(subject: Subject, layout: Layout) -> Support:
             recipe=best.recipe,
             note="other_layout",
         )
-    listed = by_registry(subject)
+    # That a class loads says nothing of a card that nobody named.
+    listed = None if subject.gpu.vendor == UNNAMED_VENDOR else by_registry(subject)
     return listed or Support(status=Status.UNKNOWN, source="", as_of="", note="no_recipe")
 
 

@@ -131,19 +131,20 @@ class Job:
         return 0 if self.on_host else self.gpus_per_node
 
     @cached_property
-    def variant(self) -> VariantFacts:
-        """The planned form of the weights."""
-        return next(each for each in self.model.variants if each.id == self.plan.variant)
+    def variant(self) -> VariantFacts | None:
+        """The planned form of the weights; None for one made by a rule that nobody published."""
+        known = self.model.variants
+        return next((each for each in known if each.id == self.plan.variant), None)
 
     @property
     def variant_repo(self) -> str | None:
         """The repository of the planned variant; None when none is published under a name."""
-        return self.variant.repo
+        return None if self.variant is None else self.variant.repo
 
     @property
     def variant_format(self) -> str:
-        """The file format of the planned variant."""
-        return self.variant.format
+        """The file format of the planned variant; empty for a form that nobody published."""
+        return "" if self.variant is None else self.variant.format
 
     @cached_property
     def model_path(self) -> str | None:

@@ -52,6 +52,7 @@ def _is_exact(job: Job, recipe: RecipeFacts) -> bool:
     return (
         job.gpu.id in recipe.gpu_ids
         and is_layout_of(recipe, job.plan.layout, job.plan.rack)
+        and job.variant is not None
         and speaks_of(recipe, job.variant)
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,15 +68,27 @@ _PASSED: Final = frozenset({"pass", "warn"})
 """A remark is no failure: a release with one can be gone back to."""
 
 
+@contextlib.contextmanager
+def _written() -> Iterator[None]:
+    """Raises STA009 where the disk does not take what is written."""
+    try:
+        yield
+    except sqlite3.OperationalError as problem:
+        raise HeavyliftError("STA009", {"detail": str(problem)}) from problem
+
+
 class Deployments:
-    """The store of deployments, runs, releases and receipts. Every method is one transaction."""
+    """The store of deployments, runs, releases and receipts. Every method is one transaction.
+
+    Methods that write raise STA009 when the disk is full or takes nothing.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def add_release(self, release: Release) -> Release:
         """The release as saved, with the next number of its deployment in place of its own."""
-        with transaction(self._connection):
+        with _written(), transaction(self._connection):
             query = "SELECT coalesce(max(number), 0) + 1 FROM release WHERE deployment = ?"
             number = self._connection.execute(query, (release.deployment,)).fetchone()[0]
             numbered = replace(release, number=number)
@@ -87,7 +100,7 @@ class Deployments:
 
     def add_verdict(self, deployment: str, number: int, verdict: Verdict) -> Release:
         """The release with one more verdict. Raises STA006 when there is no such release."""
-        with transaction(self._connection):
+        with _written(), transaction(self._connection):
             release = self.release(deployment, number)
             judged = replace(release, verdicts=(*release.verdicts, verdict))
             self._connection.execute(
@@ -98,7 +111,7 @@ class Deployments:
 
     def add_receipt_digest(self, deployment: str, number: int, digest: str) -> Release:
         """The release with the receipt its engine's log gave. Raises STA006 as `add_verdict`."""
-        with transaction(self._connection):
+        with _written(), transaction(self._connection):
             known = replace(self.release(deployment, number), receipt_digest=digest)
             self._connection.execute(
                 "UPDATE release SET record = ? WHERE deployment = ? AND number = ?",
@@ -136,7 +149,8 @@ class Deployments:
             INSERT INTO deployment (name, record) VALUES (?, ?)
             ON CONFLICT (name) DO UPDATE SET record = excluded.record
         """
-        self._connection.execute(query, (deployment.name, msgspec.json.encode(deployment)))
+        with _written():
+            self._connection.execute(query, (deployment.name, msgspec.json.encode(deployment)))
 
     def deployment(self, name: str) -> Deployment | None:
         """The deployment of that name, or None."""
@@ -155,7 +169,8 @@ class Deployments:
             INSERT INTO run (id, deployment, record) VALUES (?, ?, ?)
             ON CONFLICT (id) DO UPDATE SET record = excluded.record
         """
-        self._connection.execute(query, (run.id, run.deployment, msgspec.json.encode(run)))
+        with _written():
+            self._connection.execute(query, (run.id, run.deployment, msgspec.json.encode(run)))
 
     def run(self, identifier: str) -> RunState | None:
         """The run of that id, or None."""
@@ -172,7 +187,7 @@ class Deployments:
         """The digest under which the receipt is kept. Saving it again changes nothing."""
         record = msgspec.json.encode(receipt)
         digest = f"sha256:{hashlib.sha256(record).hexdigest()}"
-        with transaction(self._connection):
+        with _written(), transaction(self._connection):
             self._connection.execute(
                 """
                 INSERT INTO receipt
@@ -214,7 +229,15 @@ def deployments_path() -> Path:
 @contextlib.contextmanager
 def open_deployments(path: Path) -> Iterator[Deployments]:
     """The store at `path`. Raises as `db.open_database`."""
-    with contextlib.closing(open_database(path, SCHEMA)) as connection:
+    try:
+        connection = open_database(path, SCHEMA)
+    except HeavyliftError as error:
+        if error.code != "STA003" or not path.is_file():
+            raise
+        # It holds what was begun and measured here: put aside, a new one is begun.
+        aside = f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.broken')}"
+        raise HeavyliftError(error.code, error.params, hint_command=aside) from error
+    with contextlib.closing(connection):
         yield Deployments(connection)
 
 

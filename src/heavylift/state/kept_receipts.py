@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heavylift.plan.receipts import mismatch
+from heavylift.plan.receipts import layers_of, mismatch
 from heavylift.records.plan import Plan
 from heavylift.records.receipt import Receipt
 from heavylift.state.deployments import open_deployments
 
 
 def newest_receipt(path: Path, plan: Plan) -> Receipt | None:
-    """The newest receipt in the store at `path` of a start of exactly this plan, or None.
+    """The newest receipt in the store at `path` of a start of exactly this plan, or None. One of
+    the whole model goes before any of some of its layers.
 
     Raises as `open_deployments`, `sqlite3.Error` and `msgspec.MsgspecError` for a store that cannot
     be read.
@@ -24,4 +25,6 @@ def newest_receipt(path: Path, plan: Plan) -> Receipt | None:
             rack=plan.rack.label,
             layout=plan.layout,
         )
-    return next((receipt for receipt in kept if mismatch(receipt, plan) is None), None)
+    of_plan = [receipt for receipt in kept if mismatch(receipt, plan) is None]
+    whole = (receipt for receipt in of_plan if layers_of(receipt) is None)
+    return next(whole, of_plan[0] if of_plan else None)

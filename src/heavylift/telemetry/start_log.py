@@ -79,13 +79,26 @@ def read_start(lines: Sequence[str], book: LogBook) -> StartLog:
     measured = reader.measured_terms()
     if not measured:
         raise HeavyliftError("RUN020", {"what": "memory"})
+    start = told(engine, measured, _figures(reader), version=reader.version)
+    speeds = decode_points(lines, book, engine, kv_tokens=_pool_tokens(reader))
+    return replace(start, speeds=speeds)
+
+
+def told(
+    engine: str,
+    terms: Iterable[MeasuredTerm],
+    figures: Mapping[str, float],
+    *,
+    version: str | None = None,
+) -> StartLog:
+    """What the logs of a start told, whichever way they were read: terms in the engine's words."""
+    terms = tuple(terms)
     return StartLog(
         engine=engine,
-        version=reader.version,
-        terms=_fullest(measured),
-        figures=_figures(reader),
-        ranks=_ranks(measured),
-        speeds=decode_points(lines, book, engine, kv_tokens=_pool_tokens(reader)),
+        version=version,
+        terms=_fullest(terms),
+        figures=figures,
+        ranks=_ranks(terms),
     )
 
 

@@ -23,6 +23,15 @@ CATALOG = Catalog()
         ("RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b", "fp8-dynamic"),
         ("Qwen3.6-27B AutoRound int4", "qwen3.6-27b", "gptq-4bit"),
         ("somebody/Qwen3.6-27B-Instruct", "qwen3.6-27b", None),
+        ("unsloth/Qwen3.6-27B-GGUF:Q4_K_M", "qwen3.6-27b", "gguf-q4-k-m"),
+        ("bartowski/Qwen_Qwen3.6-27B-GGUF", "qwen3.6-27b", None),
+        ("qwen2.5:14b-instruct-q4_K_M", "qwen2.5-14b", "gguf-q4-k-m"),
+        ("hugging-quants/Meta-Llama-3.1-405B-Instruct-AWQ-INT4", "llama-3.1-405b", "awq"),
+        ("Qwen/Qwen2.5-32B-Instruct-GPTQ-Int8", "qwen2.5-32b", "gptq-8bit"),
+        ("RedHatAI/Meta-Llama-3.1-70B-Instruct-quantized.w8a8", "llama-3.1-70b", "w8a8"),
+        ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-r1", "nvfp4"),
+        ("Inferact/Qwen3.8-2.4T-A95B-NVFP4", "qwen3.8-2.4t", "nvfp4"),
+        ("Sehyo Qwen3.5-122B-A10B NVFP4", "qwen3.5-122b", "nvfp4"),
     ],
 )
 def test_every_word_of_a_name_is_accounted_for(name: str, model: str, form: str | None) -> None:
@@ -34,7 +43,14 @@ def test_every_word_of_a_name_is_accounted_for(name: str, model: str, form: str 
 
 @pytest.mark.parametrize(
     "name",
-    ["GLM-5-Reap-AWQ", "lukealonso/Kimi-K3-QSRT-K2", "Qwen3.6-27B-Q4_K_M.gguf", "awq", "x/AWQ", ""],
+    [
+        "GLM-5-Reap-AWQ",
+        "lukealonso/Kimi-K3-QSRT-K2",
+        "Qwen3.6-27B-UD-Q4_K_XL.gguf",
+        "awq",
+        "x/AWQ",
+        "",
+    ],
 )
 def test_a_word_that_nobody_knows_makes_it_another_model(name: str) -> None:
     """What `Reap` does to GLM-5 the name does not say."""

@@ -58,7 +58,9 @@ def rack(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_collected_here_and_judged_from_the_file(run: Run, tmp_path: Path) -> None:
-    """A snapshot of this machine is written without a verdict, and judged from its file."""
+    """A snapshot of this machine is written without a verdict, and judged from its file: each of
+    the 94 checks has a finding, those that do not apply as such.
+    """
     path = tmp_path / "here.json"
     collected = run("doctor", "--collect", str(path))
     assert (collected.status, collected.out) == (0, "")
@@ -66,9 +68,11 @@ def test_collected_here_and_judged_from_the_file(run: Run, tmp_path: Path) -> No
     judged = run("doctor", "--from", str(path), "--json")
     report = json.loads(judged.out)
     assert judged.status == (4 if report["failed"] else 0)
-    answered = {each["id"] for each in report["findings"]}
-    answered |= {each["id"] for each in report["not_applicable"]}
-    assert len(answered) == 94
+    assert len({each["id"] for each in report["findings"]}) == 94
+    beside = {each["id"] for each in report["findings"] if not each["applies"]}
+    assert beside == {each["id"] for each in report["not_applicable"]}
+    applying = [each for each in report["findings"] if each["applies"]]
+    assert sum(report["counts"].values()) == len(applying)
 
 
 def test_a_failed_check_is_status_four(run: Run, rack: Callable[..., Path]) -> None:

@@ -42,7 +42,8 @@ def test_a_program_gets_an_error_as_one_object(run: Callable[..., Ran]) -> None:
     asked = ("plan", "no-such-model", "--on", "8xB300")
     plain, ran = run(*asked), run(asked[0], "--json", *asked[1:])
     told = json.loads(ran.out)["error"]
-    assert set(told) == {"code", "params", "message", "hint_command", "exit_status"}
+    assert set(told) == {"code", "params", "message", "hint_command", "docs_command", "exit_status"}
+    assert f"docs: {told['docs_command']}" in ran.err
     assert plain.err == ran.err
     assert f"error[{told['code']}]: {told['message']}" in ran.err
     assert plain.out == ""

@@ -77,6 +77,17 @@ def test_json_has_the_contract_of_programs() -> None:
     assert refused["refused"]["nearest"]
 
 
+@pytest.mark.parametrize("engine", ["llamacpp", "ollama"])
+def test_a_file_of_a_form_that_nobody_published_can_be_served(tmp_path: Path, engine: str) -> None:
+    """A GGUF mix is planned by its rule; the file is the one that is given."""
+    file = "/models/Qwen3-14B-Q4_K_M.gguf"
+    asked = ("qwen3-14b", "--on", "1xRX 7900 XTX", "--variant", "q4_k_m", "--context", "16k")
+    folder = tmp_path / "qwen"
+    result = run(*asked, "--engine", engine, "--model-path", file, "-o", str(folder))
+    assert result.return_value == Exit.OK
+    assert any(file in path.read_text("utf-8") for path in folder.iterdir())
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     """A recipe is written over a recipe, and over nothing else."""
     (tmp_path / "thesis.txt").write_text("years", "utf-8")

@@ -204,16 +204,122 @@ def test_a_refusal_of_files_is_a_sentence(
     assert code in capsys.readouterr().err
 
 
-def test_a_hub_the_library_does_not_know_is_said(
-    hub: HubServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """ModelScope's files are read and checked here, but not fetched."""
+@pytest.fixture
+def modelscope(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> HubServer:
+    """The same hub, asked as ModelScope is."""
     monkeypatch.setenv("MODELSCOPE_ENDPOINT", hub.url)
-    assert fetched(tmp_path / "to", "--hub", "modelscope") == 5
-    assert "HUB016" in capsys.readouterr().err
+    return hub
+
+
+def from_modelscope(to: Path, *words: str) -> int:
+    """Fetch the model from ModelScope into a folder with its licence acknowledged."""
+    return fetched(to, "--hub", "modelscope", *words)
+
+
+def large_shard(hub: HubServer, size: int) -> bytes:
+    """A shard of so many bytes on the hub; what it holds."""
+    raw = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}})
+    whole = len(raw).to_bytes(8, "little") + raw.encode() + os.urandom(size)
+    (hub.root / MODEL / SHARD).write_bytes(whole)
+    return whole
+
+
+def asked_for_shard(hub: HubServer) -> list[str | None]:
+    """The ranges in which the shard was asked for."""
+    return [each.range for each in hub.asked if SHARD in each.path]
+
+
+def test_a_model_of_modelscope_arrives_whole_and_checked(
+    modelscope: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without any library: files over its own routes, the licence it states, every digest of its
+    list compared.
+    """
+    modelscope.faults.licence = "Apache License 2.0"
+    to = tmp_path / "to"
+    assert from_modelscope(to, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["licence"], report["revision"]) == ("Apache License 2.0", "master")
+    assert {file["state"] for file in report["integrity"]["files"]} == {"ok"}
+    assert (to / SHARD).read_bytes() == (modelscope.root / MODEL / SHARD).read_bytes()
+    assert (to / "original/params.json").read_text() == "{}"
+    assert not list(to.rglob("*.incomplete"))
+    modelscope.asked.clear()
+    assert from_modelscope(to) == 0
+    assert asked_for_shard(modelscope) == []
+
+
+def test_a_connection_to_modelscope_that_is_lost_is_taken_up(
+    modelscope: HubServer, tmp_path: Path
+) -> None:
+    """Only the rest of a file that was cut off is asked for."""
+    whole = large_shard(modelscope, 3_000_000)
+    modelscope.faults.cut_bytes = 1_000_000
+    modelscope.faults.cut_times = 2
+    assert from_modelscope(tmp_path / "to") == 0
+    assert asked_for_shard(modelscope) == [None, "bytes=1000000-", "bytes=2000000-"]
+    assert (tmp_path / "to" / SHARD).read_bytes() == whole
+
+
+def test_what_a_killed_fetch_had_is_taken_up_by_the_next(
+    modelscope: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hub that refuses midway ends the command; the next one asks for the rest. A file that is
+    another one by then is begun anew.
+    """
+    large_shard(modelscope, 3_000_000)
+    modelscope.faults.cut_bytes = 1_000_000
+    modelscope.faults.longer_by = 7  # what a mirror that serves another file's range claims
+    assert from_modelscope(tmp_path / "to") == 5
+    assert "HUB008" in capsys.readouterr().err
+    modelscope.faults.longer_by = 0
+    modelscope.faults.cut_bytes = None
+    modelscope.asked.clear()
+    assert from_modelscope(tmp_path / "to") == 0
+    assert asked_for_shard(modelscope) == ["bytes=1000000-"]
+    whole = large_shard(modelscope, 3_000_000)
+    (tmp_path / "to" / SHARD).unlink()
+    modelscope.asked.clear()
+    assert from_modelscope(tmp_path / "to") == 0
+    assert asked_for_shard(modelscope) == [None]
+    assert (tmp_path / "to" / SHARD).read_bytes() == whole
+
+
+def test_a_mirror_that_goes_by_no_ranges_is_read_from_the_start(
+    modelscope: HubServer, tmp_path: Path
+) -> None:
+    """The whole file comes again and nothing of it stands twice."""
+    whole = large_shard(modelscope, 3_000_000)
+    modelscope.faults.cut_bytes = 1_000_000
+    modelscope.faults.cut_times = 1
+    modelscope.faults.ignore_ranges = True
+    assert from_modelscope(tmp_path / "to") == 0
+    assert (tmp_path / "to" / SHARD).read_bytes() == whole
+
+
+def test_a_hub_that_always_cuts_at_once_is_given_up(
+    modelscope: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not a byte more in three times: an error, and not a loop."""
+    large_shard(modelscope, 3_000_000)
+    modelscope.faults.cut_bytes = 0
+    assert from_modelscope(tmp_path / "to") == 5
+    assert "HUB008" in capsys.readouterr().err
+    assert not (tmp_path / "to" / SHARD).exists()
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, "HUB003"), (404, "HUB005"), (500, "HUB007")])
+def test_a_refusal_of_modelscope_is_a_sentence(
+    modelscope: HubServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    code: str,
+) -> None:
+    """As that of any hub."""
+    modelscope.faults.refuse = status
+    assert from_modelscope(tmp_path / "to") == 5
+    assert code in capsys.readouterr().err
 
 
 # --- which files ---------------------------------------------------------------------------------

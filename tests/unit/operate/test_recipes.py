@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
+from heavylift.cli.up import Asked, wanted
 from heavylift.errors import HeavyliftError
 from heavylift.operate import recipes
 from heavylift.records.launch import LaunchSpec, RankSpec
@@ -134,3 +136,12 @@ def test_a_name_is_made_from_the_model_s() -> None:
     for name in ("Chat", "../x", "", "-a"):
         with pytest.raises(HeavyliftError, match="USE080"):
             recipes.name_of(name, spec)
+
+
+def test_embeddings_are_the_embedded_engine_s() -> None:
+    """What is asked for by `up` is in the wish; another engine has a recipe of its own for it."""
+    wish = wanted("smollm2", Asked(embeddings=True))
+    assert isinstance(wish, recipes.EmbeddedWish)
+    assert wish.embeddings
+    with pytest.raises(click.UsageError, match="--embeddings"):
+        wanted("kimi-k3", Asked(engine="vllm", embeddings=True))

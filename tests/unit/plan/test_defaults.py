@@ -130,10 +130,42 @@ def test_what_cannot_be_is_refused_with_its_code(
 
 
 def test_a_model_no_engine_takes_is_refused(make_plan: Callable[..., Plan]) -> None:
-    """Llama in safetensors is nothing for llama.cpp."""
+    """Llama in safetensors is nothing for llama.cpp; its usual mix is taken, and said."""
     with pytest.raises(HeavyliftError) as caught:
-        make_plan("llama-3.1-8b", "1xH100", engine="llamacpp")
+        make_plan("llama-3.1-8b", "1xH100", engine="llamacpp", variant="native")
     assert caught.value.code == "PLAN012"
+    plan = make_plan("llama-3.1-8b", "1xH100", engine="llamacpp")
+    assert plan.variant == "q4-k-m"
+    assert "variant" in {each.name for each in plan.defaults}
+
+
+def test_a_mixture_nobody_listed_lies_between_its_types(make_plan: Callable[..., Plan]) -> None:
+    """Q4_K_M of a hybrid: no less than Q4_K throughout, no more than Q6_K, without the tower."""
+    plan = make_plan("qwen3.6-27b", "1xH100", engine="llamacpp")
+    weights = plan.per_gpu.weights_bytes
+    assert plan.variant == "q4-k-m"
+    assert weights.high is not None
+    assert weights.low < 0.75 * weights.high
+    assert not plan.vision
+
+
+@pytest.mark.parametrize(
+    ("stated", "taken"),
+    [
+        ("0.30.1rc1.dev7+g123", "0.30.0"),
+        ("0.27.1+ (recipe)", "0.27.1"),
+        ("v0.31.9", "0.31.0"),
+        ("0.10.2", "0.27.0"),
+        ("nightly 2025-11-06", "0.32.0"),
+    ],
+)
+def test_a_version_between_two_takes_the_rules_of_the_older(
+    make_plan: Callable[..., Plan], stated: str, taken: str
+) -> None:
+    """A build between releases is the older one; before all that was read, the first of them."""
+    plan = make_plan("llama-3.1-8b", "1xH100", engine="vllm", engine_version=stated)
+    assert plan.engine_version == stated
+    assert {note.params.get("taken") for note in plan.notes} >= {taken}
 
 
 def test_a_variant_may_be_named_with_underscores(make_plan: Callable[..., Plan]) -> None:

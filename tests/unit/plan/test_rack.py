@@ -7,6 +7,7 @@ import pytest
 from heavylift.errors import HeavyliftError
 from heavylift.plan.rack import parse_rack
 from heavylift.planning import Planning
+from heavylift.records.plan import PlanRequest, PlanVerdict, Status
 
 
 @pytest.mark.parametrize(
@@ -121,3 +122,20 @@ def test_more_gpus_than_any_network_joins_are_refused(text: str) -> None:
         parse_rack(text)
     assert (caught.value.code, caught.value.params["most"]) == ("PLAN005", 65_536)
     assert parse_rack("256x256xB300").nodes == 256
+
+
+def test_a_card_that_is_not_known_is_planned_by_its_memory(planning: Planning) -> None:
+    """Its size is all that is taken of it, what a driver shows before what a box says; nothing of
+    what a release lists is said of it.
+    """
+    _, rack = planning.rack("4x24GB GPU (23.68 GiB)")
+    assert rack is not None
+    knowledge = planning.knowledge("llama-3.1-8b")
+    request = PlanRequest(model="llama-3.1-8b", rack=rack, engine="vllm")
+    plan = planning.plan(request, knowledge, with_fixes=False)
+    assert plan.per_gpu.visible_bytes == int(23.68 * 2**30)
+    assert plan.support.status is Status.UNKNOWN
+    assert plan.verdict is PlanVerdict.UNKNOWN
+    assert "card_by_memory" in {note.code for note in plan.notes}
+    with pytest.raises(HeavyliftError, match="FACT011"):
+        planning.rack("4xGPU")

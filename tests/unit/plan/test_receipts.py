@@ -123,3 +123,25 @@ def test_measured_terms_replace_unknown_ones_only(
     assert measured.receipt == receipt.taken_at
     added = measured.per_gpu.known_total_bytes - plan.per_gpu.known_total_bytes
     assert added == 16 * MIB
+
+
+def test_some_of_the_layers_give_floors(
+    plan: Plan, receipt: Receipt, knowledge_of: Callable[[str], Knowledge]
+) -> None:
+    """A term that was unknown takes as much at least and has no more of an end than before; what
+    is exact stays, and nothing is compared with the whole.
+    """
+    part = replace(receipt, workload={**receipt.workload, "layers": 4})
+    assert mismatch(part, plan) is None
+    found = with_receipt(plan, part, knowledge_of(plan.model))
+    before = {term.id: term for term in plan.terms}["workspace.compute_buffer"]
+    after = {term.id: term for term in found.terms}["workspace.compute_buffer"]
+    assert before.kind is after.kind is not Kind.MEASURED
+    assert (after.bytes.low, after.bytes.high) == (16 * MIB, before.bytes.high)
+    assert after.note == "workspace.compute_buffer 16777216"
+    assert found.measured == ()
+    assert [note.params for note in found.notes if note.code == "receipt_of_layers"] == [
+        {"layers": 4}
+    ]
+    less = replace(part, terms=(entry("workspace.compute_buffer", 0),))
+    assert with_receipt(plan, less, knowledge_of(plan.model)).terms == plan.terms

@@ -693,7 +693,7 @@ SPOILED: tuple[tuple[str, str, str, Mapping[str, Any], str, str], ...] = (
         "port.api",
         "amd",
         "none",
-        {"read:/proc/net/tcp": "sl\n   0: 00000000:1F40 00000000:0000 0A\n"},
+        {"read:/proc/net/tcp": "  sl  local rem st\n   0: 00000000:1F40 00000000:0000 0A\n"},
         "taken",
         "fail",
     ),
@@ -1579,7 +1579,7 @@ OTHERWISE: tuple[tuple[str, str, str, Mapping[str, Any], str], ...] = (
         "amd.dmesg",
         "amd",
         "none",
-        {DMESG: DENIED, "tool:journalctl -k -b -o short-iso --no-pager": "amdgpu: well"},
+        {DMESG: DENIED, "tool:journalctl -k -b -o short-iso --no-pager": "-- No entries --"},
         "ok",
     ),
 )
@@ -1949,6 +1949,26 @@ def test_rubbish_in_a_snapshot(
     for finding in report.findings:
         shown = text(finding.code, **finding.params)
         assert shown.isprintable()
+
+
+@pytest.mark.parametrize("text_of_none", ["N/A", "[[[[", '{"a": 1}', "1.000,5", "kernel"])
+def test_what_is_no_log_and_no_table_is_not_a_quiet_one(
+    findings: Findings, text_of_none: str
+) -> None:
+    """A kernel log without a time in it, sockets without their heading: unknown, and not ok."""
+    changes: dict[str, Any] = dict.fromkeys(
+        (DMESG, "read:/proc/net/tcp", "read:/proc/net/tcp6"), text_of_none
+    )
+    changes["tool:journalctl -k -b -o short-iso --no-pager"] = ABSENT
+    found = findings("nvidia", changes)
+    for check in ("nv.xid", "mem.oom_history", "port.api"):
+        assert found[check].severity is Severity.UNKNOWN, check
+
+
+def test_a_kernel_without_ipv6(findings: Findings) -> None:
+    """It has no table of such sockets, and nothing listens there."""
+    found = findings("nvidia", {"read:/proc/net/tcp6": ABSENT})
+    assert found["port.api"].severity is Severity.OK
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

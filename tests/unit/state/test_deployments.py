@@ -162,3 +162,16 @@ def test_the_store_lies_in_the_state_folder(
     """Its place follows `HEAVYLIFT_HOME`."""
     monkeypatch.setenv("HEAVYLIFT_HOME", str(tmp_path))
     assert deployments_path() == tmp_path / "state" / "deployments.db"
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
+    """What the disk does not take is STA009, and what was there before is still there."""
+    with open_deployments(tmp_path / "deployments.db") as store:
+        store.add_release(RELEASE)
+        connection = store._connection
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        large = replace(RELEASE, engine="x" * 100_000)
+        with pytest.raises(HeavyliftError, match="STA009"):
+            store.add_release(large)
+        assert [each.engine for each in store.releases("chat")] == ["vllm"]

@@ -176,6 +176,8 @@ def test_sockets() -> None:
         "   1: 0100007F:C350 0100007F:1F40 01 00000000:00000000\n"
     )
     assert proc.parse_listening(text) == {8000}
+    with pytest.raises(HeavyliftError, match="PRE101"):
+        proc.parse_listening("what is no table of sockets")
     assert proc.count_sockets(text) == 2
 
 

@@ -38,7 +38,7 @@ def lines(report: ShownReport) -> Iterator[Text | str]:
     else:
         yield text("doctor.target", target=report.target)
     for group in GROUPS:
-        found = [finding for finding in report.findings if finding.group == group]
+        found = [each for each in report.findings if each.applies and each.group == group]
         if found:
             yield ""
             yield _heading(group, found)

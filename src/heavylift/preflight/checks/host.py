@@ -22,6 +22,7 @@ from heavylift.telemetry.kernel_log import KernelEventKind
 from heavylift.telemetry.values import as_mapping, decode_json, whole
 from heavylift.units import GB, GIB, format_gb, format_gib
 
+_TCP6: Final = "read:/proc/net/tcp6"
 _SHM: Final = "/dev/shm"  # noqa: S108 - looked at, not written to
 _NO_CGROUP_LIMIT: Final = 2**60
 """cgroup v1 writes a number near 2**63 for "no limit"."""
@@ -178,8 +179,9 @@ def api_port(view: View, check: CheckFacts) -> Outcome:
         if spec is None
         else {port for rank in spec.ranks for port in rank.ports.values()}
     )
-    listening = proc.parse_listening(view.file("/proc/net/tcp"))
-    listening |= proc.parse_listening(view.text("read:/proc/net/tcp6"))
+    listening = view.parsed(proc.parse_listening, "read:/proc/net/tcp")
+    if view.observation(_TCP6).state is not State.ABSENT:  # a kernel without IPv6
+        listening |= view.parsed(proc.parse_listening, _TCP6)
     taken = sorted(wanted & listening)
     if taken:
         return bad("taken", ", ".join(map(str, taken)), port=taken[0])

@@ -6,6 +6,7 @@ in for an observation that was not made.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +32,10 @@ _VENDOR_BY_PCI: Final = {pci.AMD: AMD, pci.NVIDIA: NVIDIA}
 _REFUSALS: Final = ("not permitted", "ermission denied")
 _WHY_NOT_RUN: Final = ("time_limit", "no_engine_python")
 _ROCM_SMI: Final = "tool:rocm-smi "
+_KERNEL_LINE: Final = re.compile(
+    r"(?:<\d+>|\w+\s*:\w+\s*:\s*)?"
+    r"(?:\[\s*(?:\d+\.\d+|[A-Z][a-z]{2} )|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d\d:|-- )"
+)
 _KERNEL_LOGS: Final = (
     "tool:dmesg --time-format=iso",
     "tool:journalctl -k -b -o short-iso --no-pager",
@@ -251,8 +256,13 @@ class View:
                 reason = reason or error
                 continue
             # A journal that was never written looks like a quiet one.
-            if found or "No journal files" not in self.observation(key).detail:
-                return parse_kernel_log(found)
+            if not found.strip() and "No journal files" in self.observation(key).detail:
+                continue
+            if found.strip() and not any(map(_KERNEL_LINE.match, found.splitlines())):
+                # What bears no time is no kernel log, and its silence is no quiet one.
+                reason = reason or NotObservedError("unreadable", key)
+                continue
+            return parse_kernel_log(found)
         raise reason or NotObservedError("denied", _KERNEL_LOGS[-1])
 
     def kernel_lines(self, *kinds: KernelEventKind) -> tuple[str, ...]:

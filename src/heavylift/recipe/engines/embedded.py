@@ -80,7 +80,8 @@ class EmbeddedSettings:
     `slot_tokens` is the context of each slot, a multiple of 256; `slots` are the sequences served
     at a time. What llama.cpp calls its context is the product.
     One thread is the default: on a machine with other work, llama.cpp's threads wait for each other
-    and two are slower than one. `port` 0 = any free one.
+    and two are slower than one. `port` 0 = any free one. `embeddings`: texts become vectors at
+    /v1/embeddings (the mean over their tokens; 512 tokens each at most), beside chat.
     """
 
     model_path: str
@@ -90,6 +91,7 @@ class EmbeddedSettings:
     threads: int = 1
     port: int = 0
     deadline_s: int = 60
+    embeddings: bool = False
 
 
 def launch_spec(
@@ -135,6 +137,7 @@ def fit_argv(settings: EmbeddedSettings, *, python: str, child: str) -> tuple[st
 
 
 def _argv(settings: EmbeddedSettings, python: str, child: str) -> tuple[str, ...]:
+    flags = ("--embeddings",) if settings.embeddings else ()
     return (
         python,
         "-I",  # nothing of the caller's Python path reaches the engine environment
@@ -145,6 +148,7 @@ def _argv(settings: EmbeddedSettings, python: str, child: str) -> tuple[str, ...
         f"--context-tokens={settings.slot_tokens * settings.slots}",
         f"--slots={settings.slots}",
         f"--threads={settings.threads}",
+        *flags,
     )
 
 

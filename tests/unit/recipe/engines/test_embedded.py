@@ -31,6 +31,13 @@ def test_the_command_is_a_list_of_whole_arguments() -> None:
     assert spec.engine_version == "2026.10.11549"
 
 
+def test_embeddings_are_a_flag_of_their_own() -> None:
+    """Only where they are asked for: they make long prompts slower."""
+    wish = dataclasses.replace(SETTINGS, embeddings=True)
+    spec = embedded.launch_spec(wish, python="p", child="c", plan_digest="d")
+    assert spec.ranks[0].argv[-1] == "--embeddings"
+
+
 def test_the_key_travels_as_a_named_secret_only() -> None:
     """Neither arguments nor environment of the spec hold a key."""
     spec = embedded.launch_spec(SETTINGS, python="p", child="c", plan_digest="d")

@@ -1,0 +1,81 @@
+"""The pages: the same in three languages, every block marked, every link leading somewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.docs.markdown import (
+    LANGUAGES,
+    NEEDS,
+    SHELL,
+    TREE,
+    blocks,
+    headings,
+    links,
+    named,
+    pages,
+    uncommented,
+)
+
+ENGLISH = pages("en")
+TRANSLATED = [(language, page) for language in LANGUAGES[1:] for page in ENGLISH]
+ALL = [page for language in LANGUAGES for page in pages(language)]
+
+
+@pytest.fixture(autouse=True)
+def only_in_a_checkout() -> None:
+    """An installed package has no documentation beside it."""
+    if not ENGLISH:
+        pytest.skip("not a checkout")
+
+
+def counterpart(language: str, page: Path) -> Path:
+    """The page of another language that says the same."""
+    return TREE / language / page.relative_to(TREE / "en")
+
+
+@pytest.mark.parametrize(("language", "page"), TRANSLATED, ids=str)
+def test_a_page_has_its_counterpart(language: str, page: Path) -> None:
+    """Same headings by level, same blocks apart from comments, same links, in the same order."""
+    other = counterpart(language, page)
+    assert other.is_file()
+    assert headings(other) == headings(page)
+    told = [(block.language, block.markers, uncommented(block.text)) for block in blocks(other)]
+    assert told == [
+        (block.language, block.markers, uncommented(block.text)) for block in blocks(page)
+    ]
+    assert links(other) == links(page)
+
+
+@pytest.mark.parametrize("language", LANGUAGES[1:])
+def test_no_language_has_a_page_of_its_own(language: str) -> None:
+    """A page that is gone in English is gone in every language."""
+    assert set(pages(language)) <= {counterpart(language, page) for page in ENGLISH}
+
+
+@pytest.mark.parametrize("page", ALL, ids=named)
+def test_every_shell_block_says_whether_it_runs_here(page: Path) -> None:
+    """`runs`, with the status where it is not 0, or `needs=` something that is not here."""
+    for block in blocks(page):
+        where = f"{named(page)}:{block.line}"
+        assert block.language, f"{where}: a block without a language"
+        if block.language in SHELL:
+            assert block.runs is not (block.needs in NEEDS), f"{where}: {block.markers}"
+            extra = {
+                m for m in block.markers if m != "runs" and not m.startswith(("needs=", "exits="))
+            }
+            assert extra == set(), where
+        else:
+            assert block.markers == (), where
+
+
+@pytest.mark.parametrize("page", ALL, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    """A link is a page of the same language, or one that is generated under its reference."""
+    for target in links(page):
+        if "://" in target or not target:
+            continue
+        found = (page.parent / target).resolve()
+        generated = found.is_relative_to(TREE / page.relative_to(TREE).parts[0] / "reference")
+        assert found.is_file() or generated, f"{named(page)}: {target}"
