@@ -6,6 +6,7 @@ turns the markers of shell blocks into a line that says what was not run.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -99,6 +100,8 @@ def _spoken(language: str) -> str:
 def main() -> None:
     """Build all languages, each in a process of its own, and a page that leads to them."""
     if sys.argv[1:]:
+        # What ends a strict build is said in warnings.
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
         build(sys.argv[1])
         return
     for language in NAMES:

@@ -106,7 +106,7 @@ def _names(required: str | None) -> tuple[str, ...]:
 
 def _waive(path: Path, book: GoLiveBook, given: dict[str, Any], out: Sink) -> None:
     """Keep a waiver. Raises click.UsageError unless point, who, why and until are all stated."""
-    from datetime import UTC, date, datetime
+    from datetime import UTC, datetime
 
     from heavylift.operate.golive import gather
     from heavylift.records.golive import Waiver
@@ -121,7 +121,7 @@ def _waive(path: Path, book: GoLiveBook, given: dict[str, Any], out: Sink) -> No
     gather.known_points(book, (given["waive"],))
     now = datetime.now(UTC)
     try:
-        until = date.fromisoformat(given["until"])
+        until = datetime.strptime(given["until"], "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
         raise click.BadParameter(
             text("usage.golive_until", value=given["until"]), param_hint="'--until'"

@@ -21,7 +21,9 @@ from heavylift.locale import catalogue
 
 FACTS: Final = catalogue.FACTS
 
-_PROSE: Final = frozenset({"title", "note", "fix", "text", "reason", "caution", "quality"})
+_PROSE: Final = frozenset(
+    {"title", "note", "fix", "text", "reason", "caution", "quality", "engines", "hardware"}
+)
 _UNTRANSLATED: Final = frozenset({"sources.toml"})
 """Titles of sources are those of the sources."""
 

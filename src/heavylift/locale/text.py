@@ -106,7 +106,8 @@ def sentence(error: HeavyliftError) -> str:
         params["why"] = text(reason_key)
     words = text(f"error.{error.code}", **params)
     if error.params.get("suggestion"):
-        return f"{words}; {text('error.suggestion', suggestion=error.params['suggestion'])}"
+        near = text("error.suggestion", suggestion=error.params["suggestion"])
+        return listed((words, near), "list.clauses")
     if error.params.get("known"):
-        return f"{words}; {text('error.known', known=error.params['known'])}"
+        return listed((words, text("error.known", known=error.params["known"])), "list.clauses")
     return words

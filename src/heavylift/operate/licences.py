@@ -10,7 +10,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import ModelFacts
 from heavylift.records.golive import LicenceState, LicenceTerm
-from heavylift.state.digests import DigestStore
+from heavylift.state.digests import DigestStore, accepted_at
 
 
 def licence_of(catalog: Catalog, model: str) -> LicenceState:
@@ -51,8 +51,7 @@ def acknowledge(catalog: Catalog, model: str) -> LicenceState:
 
 
 def _acknowledged_at(names: tuple[str, ...]) -> str | None:
-    with DigestStore() as store:
-        return store.accepted_at(names)
+    return accepted_at(names)
 
 
 def _names(facts: ModelFacts) -> tuple[str, ...]:

@@ -245,7 +245,7 @@ def bought_parts(
         CostPart(
             id="wear",
             usd_per_hour=wear,
-            formula=f"{price:,.0f} USD, {assumed['residual_ratio']:.0%} left after {years:g} years",
+            formula=f"{price:,.0f} USD × (1 − {assumed['residual_ratio']:.0%}) / ({years:g} × 8,766 h)",
             kind=machine.price_origin[0],
             source=machine.price_origin[1],
             as_of=machine.price_origin[2],

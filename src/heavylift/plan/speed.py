@@ -248,16 +248,15 @@ class Forecaster:
         touched = service.decode.distinct_experts(service.decode_batch) or 0
         context = work.input_tokens + work.output_tokens / 2
         return {
-            SpeedPart.FIXED: f"{load.layers} layers × {fixed_us:,.0f} us",
+            SpeedPart.FIXED: f"{load.layers} × {fixed_us:,.0f} us",
             SpeedPart.DENSE_WEIGHTS: f"{dense / 1e9:,.2f} GB",
-            SpeedPart.EXPERT_WEIGHTS: f"{touched:,.0f} of {load.experts or 0:,} experts"
+            SpeedPart.EXPERT_WEIGHTS: f"{touched:,.0f} / {load.experts or 0:,}"
             f" × {experts / 1e9:,.2f} GB",
             SpeedPart.KV_CACHE: f"{max(1.0, batch):,.1f} × {context:,.0f} tokens × {kv:,.0f} B",
             SpeedPart.RECURRENT_STATE: f"2 × {max(1.0, batch):,.1f} × {state / 1e6:,.1f} MB",
             SpeedPart.COMPUTE: f"2 × {load.active_params / 1e9:,.1f} G × {max(1.0, batch):,.1f}",
-            SpeedPart.COLLECTIVES: f"2 × {load.layers} reductions over"
-            f" {load.layout.tensor_parallel_size} ranks",
-            SpeedPart.PREFILL: f"{work.uncached_tokens:,.0f} tokens per prompt",
+            SpeedPart.COLLECTIVES: f"2 × {load.layers}, tp{load.layout.tensor_parallel_size}",
+            SpeedPart.PREFILL: f"{work.uncached_tokens:,.0f} tokens",
         }
 
     def _refusal(self, service: Service) -> Note | None:

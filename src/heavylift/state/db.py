@@ -68,6 +68,19 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database at `path` as it lies there, for a folder that takes no files of SQLite's own.
+    Raises STA003 when it cannot be read.
+    """
+    try:
+        address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+            yield connection
+    except sqlite3.Error as problem:
+        raise HeavyliftError("STA003", {"path": str(path), "detail": str(problem)}) from problem
+
+
+@contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All statements inside, or none. Takes the write lock at its start, so that what is read
     inside cannot change before it is written. Raises STA004 when another writer keeps it too long.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from heavylift.checkpoint.integrity import FileIdentity
-from heavylift.state.db import Schema, open_database
+from heavylift.state.db import Schema, open_database, open_read_only
 from heavylift.state.paths import state_dir
 
 _SCHEMA: Final = Schema(
@@ -85,20 +86,36 @@ class DigestStore:
 
     def accepted_at(self, models: Iterable[str]) -> str | None:
         """When a licence of one of these models was first accepted here; None = none was."""
-        times = [
-            row[0]
-            for model in models
-            for row in self._database.execute(
-                "SELECT accepted_at FROM licences WHERE model = ?", (model,)
-            )
-        ]
-        return min(times, default=None)
+        return _first_accepted(self._database, models)
 
     def accept(self, model: str, licence: str) -> None:
         """Keep that it was accepted, and when."""
         self._database.execute(
             "INSERT OR IGNORE INTO licences VALUES (?, ?, ?)", (model, licence, _now())
         )
+
+
+def accepted_at(models: Iterable[str], path: Path | None = None) -> str | None:
+    """As `DigestStore.accepted_at`, without making a database, and from one that cannot be written:
+    a report can be asked for where the state is only read. Raises as `open_database`.
+    """
+    place = path or default_path()
+    if not place.is_file():
+        return None
+    if os.access(place.parent, os.W_OK):
+        with DigestStore(place) as store:
+            return store.accepted_at(models)
+    with open_read_only(place) as connection:
+        return _first_accepted(connection, models)
+
+
+def _first_accepted(connection: sqlite3.Connection, models: Iterable[str]) -> str | None:
+    times = [
+        row[0]
+        for model in models
+        for row in connection.execute("SELECT accepted_at FROM licences WHERE model = ?", (model,))
+    ]
+    return min(times, default=None)
 
 
 def _key(identity: FileIdentity) -> tuple[str, int, int, int]:

@@ -86,7 +86,7 @@ def test_a_known_class_says_its_rows_versions_and_what_binds(
     assert out.startswith("CLASS KNOWN")
     assert "Rests on 14 rows in 4 sweeps of h200 with vllm" in out
     assert "what binds is the expert weights" in out
-    assert "391 of 896 experts" in out
+    assert "391 / 896 × " in out
     assert "0.32.0 is not among the measured versions" in out
 
 

@@ -304,3 +304,15 @@ def test_a_bring_up_that_cannot_be_read_is_none(chat: str) -> None:
     """Its rungs are climbed anew."""
     bring_up.record_path(chat).write_text("{")
     assert bring_up.kept(chat) is None
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_the_list_of_digests_is_named_where_it_lies(tmp_path: Path, listed: bool) -> None:
+    """A `SHA256SUMS` beside the weights is part of the command; one that is not there is not."""
+    weights = tmp_path / "model.gguf"
+    weights.write_bytes(b"GGUF")
+    sums = tmp_path / "SHA256SUMS"
+    if listed:
+        sums.write_text("00  model.gguf\n")
+    for place in (weights, tmp_path):
+        assert subject._sums(place) == (str(sums) if listed else None)

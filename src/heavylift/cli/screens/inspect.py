@@ -10,7 +10,7 @@ from rich.text import Text
 
 from heavylift.cli.cells import wrap
 from heavylift.cli.output import glyphs
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, of_facts, text
 from heavylift.records.inspection import FoundDefect, Inspection, LayerBytes, Stored
 from heavylift.units import format_gb, format_gib
 
@@ -49,7 +49,9 @@ def _head(found: Inspection) -> Iterator[Text | str]:
     yield Text.assemble(
         (f"{glyph} {text(f'inspect.{word}')}", style), f"  {found.file_format}, {origin}"
     )
-    yield from _wrapped(found.title or found.where, "")
+    # The model's name, and its form in the words of the facts.
+    parts = found.title.split(", ", 1) if found.title else [found.where]
+    yield from _wrapped(listed([of_facts(part) for part in parts]), "")
 
 
 def _totals(found: Inspection) -> Iterator[str]:

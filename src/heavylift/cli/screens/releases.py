@@ -15,7 +15,7 @@ def lines(found: ReleaseList) -> Iterator[str]:
         release = each.release
         word = "verified" if each.is_verified else "judged" if release.verdicts else "unjudged"
         glyph = {"verified": "ok", "judged": "fail", "unjudged": "unknown"}[word]
-        current = text("releases.current") if each.is_current else ""
+        current = f"  {text('releases.current')}" if each.is_current else ""
         yield text(
             "releases.line",
             glyph=glyphs()[glyph],

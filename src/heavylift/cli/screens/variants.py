@@ -83,7 +83,7 @@ def _row(row: VariantRow) -> Iterator[Text | str]:
         title=of_facts(row.title),
         size=size,
         word=word,
-        engines=", ".join(row.engines),
+        engines=listed([of_facts(each) for each in row.engines]),
     )
     yield from wrapped(head.rstrip(), "    ", style=_STYLE.get(row.holds, "") if row.holds else "")
     for detail in (
@@ -117,12 +117,16 @@ def _speed(row: VariantRow) -> str:
     confidence = text(f"variants.confidence.{row.confidence}")
     low, high = row.tokens_per_s_low, row.tokens_per_s_high
     if low is None or high is None:
-        return text("variants.ran", hardware=row.hardware, confidence=confidence)
+        return text("variants.ran", hardware=of_facts(row.hardware), confidence=confidence)
     if high < 1:
         slow = f"{1 / high:,.1f}" if low == high else f"{1 / high:,.1f} – {1 / low:,.1f}"
-        return text("variants.slow", speed=slow, hardware=row.hardware, confidence=confidence)
+        return text(
+            "variants.slow", speed=slow, hardware=of_facts(row.hardware), confidence=confidence
+        )
     speed = f"{high:g}" if low == high else f"{low:g} – {high:g}"
-    return text("variants.speed", speed=speed, hardware=row.hardware, confidence=confidence)
+    return text(
+        "variants.speed", speed=speed, hardware=of_facts(row.hardware), confidence=confidence
+    )
 
 
 def _against(row: VariantRow) -> str:

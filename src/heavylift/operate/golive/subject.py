@@ -170,12 +170,19 @@ def words_of(found: Found, promised: Mapping[str, int], slo: str) -> dict[str, s
         "rack": None if plan is None else plan.rack.text,
         "engine": None if plan is None else plan.engine,
         "checkpoint": None if place is None else str(place),
+        "sums": None if place is None else _sums(place),
         "repository": None if spec is None or place is not None else repository_of(spec),
         "slo": slo,
     }
     if "concurrency" in promised:
         words["concurrency"] = str(promised["concurrency"])
     return {name: value for name, value in words.items() if value}
+
+
+def _sums(place: Path) -> str | None:
+    """The list of digests that came with the weights; None where none lies beside them."""
+    listed = (place if place.is_dir() else place.parent) / "SHA256SUMS"
+    return str(listed) if listed.is_file() else None
 
 
 def checkpoint_of(spec: LaunchSpec) -> Path | None:
