@@ -101,7 +101,9 @@ def main() -> None:
     """Build all languages, each in a process of its own, and a page that leads to them."""
     if sys.argv[1:]:
         # What ends a strict build is said in warnings.
-        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+        said = logging.StreamHandler()
+        said.setLevel(logging.WARNING)
+        logging.getLogger().addHandler(said)
         build(sys.argv[1])
         return
     for language in NAMES:

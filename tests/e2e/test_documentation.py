@@ -1,6 +1,7 @@
 """The commands in the English pages, run as they stand there: statuses and what is shown.
 
-The other languages have the same blocks, byte for byte. A page is run as its reader would: in a new
+The other languages have the same commands; what these show is the English screen, except in the
+quickstart, which is run in every language. A page is run as its reader would: in a new
 folder, with a home of its own, one block after the other.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.markdown import ROOT, TREE, Block, blocks, named, pages
+from tests.docs.markdown import LANGUAGES, ROOT, TREE, Block, blocks, named, pages
 from tests.e2e.deployments import free_port
 
 pytestmark = pytest.mark.e2e
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.e2e
 PORTS = ("8123", "8080")
 """Ports as the pages have them; each run has others, that are free."""
 RUNNABLE = [page for page in pages("en") if any(block.runs for block in blocks(page))]
+SPOKEN = [TREE / language / "quickstart.md" for language in LANGUAGES[1:]]
+"""Pages that show the screens of their own language."""
 
 
 class Reader:
@@ -50,6 +53,10 @@ class Reader:
             "PYTHONPATH": str(ROOT / "src"),
             "LC_ALL": "C.UTF-8",
         }
+
+    def speaks(self, language: str) -> None:
+        """Have the screens in a language."""
+        self._environment["HEAVYLIFT_LANG"] = language
 
     def types(self, commands: str) -> tuple[int, str]:
         """Run commands in a shell; what they export is there for the next ones."""
@@ -112,9 +119,10 @@ def pattern(shown: str) -> re.Pattern[str]:
     return re.compile("".join(parts))
 
 
-@pytest.mark.parametrize("page", RUNNABLE, ids=named)
+@pytest.mark.parametrize("page", [*RUNNABLE, *SPOKEN], ids=named)
 def test_what_a_page_says_is_what_happens(page: Path, reader: Reader) -> None:
     """Each runnable block ends with the status stated and shows the lines that the page shows."""
+    reader.speaks(page.relative_to(TREE).parts[0])
     for block in blocks(page):
         if not block.runs:
             continue

@@ -245,7 +245,8 @@ def bought_parts(
         CostPart(
             id="wear",
             usd_per_hour=wear,
-            formula=f"{price:,.0f} USD × (1 − {assumed['residual_ratio']:.0%}) / ({years:g} × 8,766 h)",
+            formula=f"{price:,.0f} USD × (1 − {assumed['residual_ratio']:.0%})"
+            f" / ({years:g} × {HOURS_PER_YEAR:,} h)",
             kind=machine.price_origin[0],
             source=machine.price_origin[1],
             as_of=machine.price_origin[2],

@@ -117,9 +117,11 @@ def test_every_command_of_every_point_parses(book: GoLiveBook) -> None:
 def parse(words: list[str]) -> None:
     """Raises click's error for a command that is none."""
     group = cli
-    name, command, rest = group.resolve_command(click.Context(group), words)
+    # With the group's own settings: a command keeps the help option of its first context.
+    root = click.Context(group, **group.context_settings)
+    name, command, rest = group.resolve_command(root, words)
     assert command is not None
-    context = command.make_context(str(name), list(rest), resilient_parsing=False)
+    context = command.make_context(str(name), list(rest), parent=root)
     while isinstance(command, click.Group) and context.args:
         inner, sub, rest = command.resolve_command(
             context, [*context._protected_args, *context.args]
