@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import pytest
 from tests.docs.markdown import (
     LANGUAGES,
     NEEDS,
+    ROOT,
     SHELL,
     TREE,
     Block,
@@ -21,6 +25,10 @@ from tests.docs.markdown import (
 
 ENGLISH = pages("en")
 TRANSLATED = [(language, page) for language in LANGUAGES[1:] for page in ENGLISH]
+EXAMPLES = sorted((ROOT / "examples").rglob("README.zh-Hant.md"))
+AVOIDED: list[str] = tomllib.loads(
+    resources.files("heavylift.locale").joinpath("glossary.toml").read_text("utf-8")
+)["avoid"]["zh_Hant"]
 ALL = [page for language in LANGUAGES for page in pages(language)]
 
 
@@ -87,3 +95,20 @@ def test_links_lead_somewhere(page: Path) -> None:
         found = (page.parent / target).resolve()
         generated = found.is_relative_to(TREE / page.relative_to(TREE).parts[0] / "reference")
         assert found.is_file() or generated, f"{named(page)}: {target}"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*pages("zh-Hant"), *sorted(ROOT.glob("README.zh-Hant.md")), *EXAMPLES],
+    ids=named,
+)
+def test_traditional_is_written_as_in_taiwan(page: Path) -> None:
+    """No character outside Taiwan's own set, no word that the glossary avoids, comments included;
+    what is typed may be in any language.
+    """
+    for line in page.read_text("utf-8").splitlines():
+        if line.startswith("python "):
+            continue
+        words = line.replace("简体中文", "")
+        "".join(re.findall(r"[\u4e00-\u9fff]+", words)).encode("big5")
+        assert [word for word in AVOIDED if re.search(word, words)] == [], line
