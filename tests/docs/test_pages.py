@@ -112,3 +112,18 @@ def test_traditional_is_written_as_in_taiwan(page: Path) -> None:
         words = line.replace("简体中文", "")
         "".join(re.findall(r"[\u4e00-\u9fff]+", words)).encode("big5")
         assert [word for word in AVOIDED if re.search(word, words)] == [], line
+
+
+@pytest.mark.parametrize("language", LANGUAGES[1:])
+def test_a_readme_names_the_same_commands(language: str) -> None:
+    """What can be typed is the same in every language; only the plan shown is asked in its own."""
+    other = commands_of(ROOT / f"README.{language}.md")
+    spoken = f"heavylift --lang {language} "
+    assert {each.replace(spoken, "heavylift ") for each in other} == commands_of(ROOT / "README.md")
+
+
+def commands_of(page: Path) -> set[str]:
+    """The lines of a page that can be typed, without their comments."""
+    lines = page.read_text("utf-8").splitlines()
+    typed = [line.removeprefix("$ ") for line in lines]
+    return {uncommented(line).strip() for line in typed if line.startswith(("heavylift ", "make "))}
