@@ -88,16 +88,16 @@ def test_the_usual_version_for_a_vendor_is_a_fact(make_plan: Callable[..., Plan]
 
 
 def test_sglang_computes_its_own_fraction(make_plan: Callable[..., Plan]) -> None:
-    """SGLang 0.5.23 leaves 512 + 1.5 × chunk + 128 a rank + 2 × 512 + 8 × 74 MiB: a graph of prefill
-    for every size up to the chunk.
+    """SGLang 0.5.23 leaves 512 + 1.5 × chunk + 128 a rank + 2 × 512 + 8 × 74 MiB: for each of 74
+    sizes up to the chunk a graph of prefill.
     """
     found = taken(make_plan("llama-3.1-8b", "8xB300", engine="sglang"))
     reserved = 512 + 1.5 * 16384 + 128 * 8 + 1024 + 8 * 74
     assert found["mem_fraction_static"] == (round((275040 - reserved) / 275040, 3), "engine")
 
 
-# By `handle_gpu_memory_settings` and `reserve_for_graph_mb` of the 0.5.23 wheel: MiB that nvidia-smi
-# shows, chunk, ranks, most sequences of a decode graph, MiB for graphs of prefill.
+# By `handle_gpu_memory_settings` and `reserve_for_graph_mb` of the 0.5.23 wheel: MiB of the card,
+# chunk, ranks, most sequences of a decode graph, MiB for graphs of prefill.
 SGLANG = {
     # 50 sizes up to 4,096; no floor.
     ("llama-3.1-8b", "1xRTX4090"): (24564, 4096, 1, 48, 50 * 8),
