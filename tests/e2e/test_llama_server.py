@@ -1,7 +1,8 @@
 """Every llama-server command that recipes emit, started by the real llama-server.
 
 `make test-llama-args` builds it for a CPU out of the source of the embedded engine's wheel and
-names it in HEAVYLIFT_LLAMA_SERVER. Flags for cards stay: that build takes them and says that it has none.
+names it in HEAVYLIFT_LLAMA_SERVER. Flags for cards stay: that build takes them, and says that it
+has none.
 """
 
 from __future__ import annotations
