@@ -7,8 +7,10 @@ STAMP := $(VENV)/.installed
 .PHONY: setup demo test test-slurm test-vllm-quality test-package test-web test-ray test-vllm \
 	test-ssh test-up-slurm test-up-kills lint types imports check bench bench-diagnose bench-plan bench-search \
 	bench-stream bench-web bench-lint bench-accuracy bench-speed speed-facts bench-gateway rivals \
-	test-routers test-postgres test-admin-api bench-client bench-batch bench-simulate \
-	bench-batch-memory recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args test-llama-args \
+	test-routers test-postgres test-admin-api bench-client bench-smoke bench-soak \
+	bench-batch bench-simulate \
+	bench-batch-memory recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args \
+	test-llama-args \
 	schemas docs docs-reference clean
 
 setup: $(STAMP)
@@ -71,7 +73,8 @@ test-vllm: setup
 		"$$($(BIN)/python -c 'from heavylift.launch.engine_env import smollm2_path; print(smollm2_path())')" \
 		$(VLLM_MODELS)
 	HEAVYLIFT_VLLM_ENV=$(abspath $(VLLM_ENV)) HEAVYLIFT_VLLM_MODELS=$(abspath $(VLLM_MODELS)) \
-		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py tests/vllm/test_rehearse_vllm.py
+		$(BIN)/python -m pytest tests/vllm/test_up_vllm.py tests/vllm/test_rehearse_vllm.py \
+		tests/vllm/test_prove_vllm.py
 
 # Every part of a deployment killed at every phase of its start.
 test-up-kills: setup
@@ -124,6 +127,7 @@ bench-accuracy: setup
 
 bench-speed: setup
 	$(BIN)/python benchmarks/speed_accuracy.py
+	$(BIN)/python benchmarks/speed_accuracy.py --splits 20
 
 speed-facts: setup
 	$(BIN)/python benchmarks/speed_accuracy.py --write-facts
@@ -171,6 +175,17 @@ $(SCHEMATHESIS)/bin/schemathesis:
 
 bench-client: setup
 	$(BIN)/python benchmarks/bench_client.py
+
+# What the engine here makes of half a minute and of hours: the embedded one with SmolLM2.
+MINUTES ?= 25
+
+bench-smoke: setup
+	$(BIN)/heavylift engine install embedded
+	$(BIN)/python benchmarks/soak.py smoke
+
+bench-soak: setup
+	$(BIN)/heavylift engine install embedded
+	$(BIN)/python benchmarks/soak.py soak --minutes $(MINUTES)
 
 bench-batch: setup
 	$(BIN)/python benchmarks/batch_speed.py

@@ -24,7 +24,7 @@ from heavylift.recipe.engines import embedded
 from heavylift.recipe.engines.embedded import EmbeddedSettings
 from heavylift.records.served_model import ServedModel
 from heavylift.verify import run as verify
-from heavylift.verify.records import Profile, Status
+from heavylift.verify.records import CheckResult, Profile, Status
 from heavylift.verify.suites import shipped
 from heavylift.wire.client import Endpoint, Limits
 
@@ -78,6 +78,44 @@ def test_a_real_engine_passes_what_a_small_model_can_do(
     assert verification.subject.context_tokens == 2048
 
 
+def test_the_responses_route_of_a_real_engine_is_understood(
+    start: Serve, settings: EmbeddedSettings, api_key: str
+) -> None:
+    """What goes wrong on it is the small model's own, or is not offered; nothing is malformed."""
+    with start(settings) as served:
+        found = _verified(served, api_key, only=("responses",))
+    assert len(found) == 6
+    for check in found.values():
+        assert set(check.reasons) <= SMALL_MODELS_OWN, check
+    judged = {name for name, check in found.items() if check.rate is not None}
+    assert {"responses.answer", "responses.stream", "responses.turns"} <= judged
+
+
+SMALL_MODELS_OWN = {"wrong_answer", "no_call", "call_as_text", "bad_request", "server_error"}
+"""`bad_request` and `server_error`: how engines refuse pictures that they have no eyes for."""
+
+
+def _verified(
+    served: Served, key: str, *, only: tuple[str, ...], against: Served | None = None
+) -> dict[str, CheckResult]:
+    """The checks of a verification, by name."""
+    other = None if against is None else Endpoint.parse(against.address, key)
+    wish = verify.Wish(
+        endpoint=Endpoint.parse(served.address, key),
+        checks=shipped(),
+        profile=Profile.SMOKE,
+        prose=shipped_prose(),
+        markers=tuple(m for each in Catalog().reply_formats() for m in each.markers),
+        model="smollm2",
+        only=only,
+        other=other,
+        answer_tokens=32,
+        concurrency=2,
+    )
+    verification = asyncio.run(verify.run(wish, lambda _: None))
+    return {check.id: check for check in verification.checks}
+
+
 def test_a_real_engine_is_measured(start: Serve, settings: EmbeddedSettings, api_key: str) -> None:
     """A closed loop gives times, counts by the server, and as long answers as were asked for."""
     with start(settings) as served:
@@ -123,7 +161,9 @@ def damaged(smollm2: Path, tmp_path: Path) -> Path:
 def test_a_damaged_copy_of_a_real_model_is_found_worse_and_the_model_itself_is_not(
     start: Serve, smollm2: Path, damaged: Path, api_key: str, tmp_path: Path
 ) -> None:
-    """Names, as far as a small model knows them: itself, then with part of its weights lost."""
+    """Names, as far as a small model knows them: itself, then with part of its weights lost. Held
+    against the model itself, the copy answers otherwise word for word.
+    """
     settings = EmbeddedSettings(model_path=str(smollm2), model="smollm2", slot_tokens=512, slots=2)
     spec = launch(replace(settings, model_path=str(damaged)), plan_digest="sha256:none")
     secrets = {embedded.KEY_SECRET: api_key}
@@ -133,6 +173,11 @@ def test_a_damaged_copy_of_a_real_model_is_found_worse_and_the_model_itself_is_n
     ):
         itself = _compared(sound, sound, api_key)
         other = _compared(sound, worse, api_key)
+        agreeing = _verified(sound, api_key, only=("against.text",), against=sound)
+        differing = _verified(worse, api_key, only=("against.text",), against=sound)
+    assert agreeing["against.text"].status is Status.PASS
+    assert differing["against.text"].status is Status.FAIL, differing
+    assert set(differing["against.text"].reasons) <= {"text_differs", "garbage_text"}
     assert itself.verdict in (Verdict.EQUIVALENT, Verdict.NOT_ENOUGH_DATA)
     assert other.verdict is Verdict.WORSE, other.contrasts
     assert other.interval.high < 0

@@ -8,15 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import socket
 import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.vllm.serving import served
 
 from heavylift.quality.forced import compared
 from heavylift.quality.records import Divergence
@@ -35,52 +32,6 @@ PROMPTS = (
     "The lighthouse keeper climbs the stairs",
     "The bridge of the northern road",
 )
-READY_S = 300.0
-ENVIRONMENT = {
-    "VLLM_TARGET_DEVICE": "cpu",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_OFFLINE": "1",
-}
-
-
-@contextmanager
-def served(folder: Path, log: Path) -> Iterator[str]:
-    """The address of vLLM with a model; its log is kept for a start that fails."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    options = {
-        "model": str(folder), "served-model-name": "tiny", "host": "127.0.0.1", "port": str(port),
-        "max-model-len": "512", "max-num-seqs": "8", "dtype": "float32",
-    }  # fmt: skip
-    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"]
-    command += [part for name, value in options.items() for part in (f"--{name}", value)]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdout=out, stderr=out, env={**os.environ, **ENVIRONMENT}
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(url, process, log)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Until it says that it is ready."""
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            pytest.fail(f"vLLM ended: {log.read_text('utf-8', 'replace')[-2000:]}")
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310 - our own server
-                return
-        except OSError:
-            time.sleep(1)
-    pytest.fail(f"vLLM did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
 
 
 def diverged(reference: str, candidate: str) -> Divergence:
@@ -104,7 +55,7 @@ def test_a_noisy_copy_diverges_and_the_model_itself_does_not(tmp_path: Path) -> 
         subprocess.run([PYTHON, str(TINY_MODEL), str(folder), noise], check=True)
     with ExitStack() as stack:
         sound, noisy = (
-            stack.enter_context(served(folder, tmp_path / f"{folder.name}.log"))
+            stack.enter_context(served(PYTHON, folder, tmp_path / f"{folder.name}.log"))
             for folder in folders
         )
         itself, other = diverged(sound, sound), diverged(sound, noisy)

@@ -40,9 +40,17 @@ class Run:
     an open loop had to wait for room.
     """
 
-    def __init__(self, client: Client, asking: Asking, on_sample: OnSample | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        asking: Asking,
+        on_sample: OnSample | None = None,
+        label: str | None = None,
+    ) -> None:
+        """`label` is the name of the load, for the samples."""
         self._client = client
         self._asking = asking
+        self._label = label
         self._on_sample = on_sample
         self._began_at = time.perf_counter()
         self.samples: list[Sample] = []
@@ -133,6 +141,7 @@ class Run:
             outcome,
             conversation,
             turn,
+            label=self._label,
             scheduled_s=due_s,
             started_s=started_s,
             ended_s=self._now(),
@@ -147,6 +156,7 @@ def _sample(
     conversation: Conversation,
     turn: int,
     *,
+    label: str | None,
     scheduled_s: float,
     started_s: float,
     ended_s: float,
@@ -160,6 +170,7 @@ def _sample(
     return Sample(
         index=conversation.index,
         turn=turn,
+        load=label,
         prompt_digest=conversation.digest(turn),
         scheduled_s=scheduled_s,
         started_s=started_s,

@@ -40,6 +40,12 @@ class Load:
     rate_per_s: float | None = None
     in_flight_limit: int = 4096
 
+    @property
+    def label(self) -> str:
+        """Its name among the stages of a run: `closed 8`, `poisson 2.5`, `trace`."""
+        amount = self.concurrency if self.kind is LoadKind.CLOSED else self.rate_per_s
+        return str(self.kind) if amount is None else f"{self.kind} {amount:g}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
@@ -48,11 +54,13 @@ class Sample:
 
     `index` names the prompt: equal in two runs with equal seed and workload. `turn` counts from 0
     inside a conversation. `completion_tokens` is the server's count, or that of the chunks when
-    `counted_by_server` is False. `tokens_in_first_chunk` is 1 unless the server said.
+    `counted_by_server` is False. `tokens_in_first_chunk` is 1 unless the server said. `load` is the
+    label of its stage's load; None in files of earlier versions.
     """
 
     index: int
     turn: int = 0
+    load: str | None = None
     prompt_digest: str
     scheduled_s: float
     started_s: float
@@ -254,15 +262,22 @@ class MetricChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Two runs side by side. `pairs`: requests with the same prompt in both; 0 = unpaired.
+    """Two runs side by side. `pairs`: requests with the same prompt that succeeded in both; 0 =
+    unpaired. Latencies are of those alone: `errors` compares the share of requests that failed.
 
-    `target_*`: what was measured; None = the file holds only its requests.
+    `requests_*`: how many succeeded and failed. `loads`: where a run had several stages, those that
+    both runs had, which alone are compared. `target_*`: what was measured; None = the file
+    holds only its requests.
     """
 
     a: str
     b: str
     pairs: int
+    requests_a: RequestCounts
+    requests_b: RequestCounts
+    errors: MetricChange
     changes: tuple[MetricChange, ...]
+    loads: tuple[str, ...] = ()
     target_a: ServedModel | None = None
     target_b: ServedModel | None = None
     schema: int = SCHEMA

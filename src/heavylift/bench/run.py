@@ -136,7 +136,7 @@ class _Bench:
     async def stage(self, load: Load) -> Stage:
         """Send one load and work out its figures."""
         wish = self._wish
-        run = Run(self._client, self._asking, self._write)
+        run = Run(self._client, self._asking, self._write, load.label)
         async with (
             Monitor(self._client, wish.metric_names) as monitor,
             GpuWatch(wish.gpu_command) as watch,

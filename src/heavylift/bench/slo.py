@@ -60,12 +60,15 @@ class Search:
     tolerance: float = 0.1
     best: int | None = field(default=None, init=False)
     missed: int | None = field(default=None, init=False)
+    again: int | None = field(default=None, init=False)
     stopped: bool = field(default=False, init=False)
 
     def next(self) -> int | None:
         """The concurrency to try next."""
         if self.stopped or self.missed == 1:
             return None
+        if self.again is not None:
+            return self.again
         if self.missed is None:
             return self._double()
         best = self.best or 0
@@ -74,10 +77,15 @@ class Search:
         return (best + self.missed) // 2
 
     def note(self, concurrency: int, met: bool, valid: bool) -> None:
-        """Take the outcome of a try. What could not be measured ends the search."""
+        """Take the outcome of a try. What could not be measured is tried once more, as the client's
+        machine may have been busy for a moment; twice in a row ends the search.
+        """
         if not valid:
-            self.stopped = True
-        elif met:
+            self.stopped = self.again == concurrency
+            self.again = concurrency
+            return
+        self.again = None
+        if met:
             self.best = concurrency
         else:
             self.missed = concurrency

@@ -5,6 +5,7 @@ Definitions, the same in every report: see `DEFINITIONS` for their keys in the c
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -20,7 +21,7 @@ from heavylift.bench.records import (
     Stage,
 )
 from heavylift.bench.slo import Slo
-from heavylift.stats import Chance, Interval, bootstrap, mean, quantile
+from heavylift.stats import Chance, Interval, bootstrap, mean, quantile, rate_interval
 
 DEFINITIONS: Final = (
     "ttft",
@@ -181,8 +182,13 @@ def compare(
 
     Requests with the same prompt are paired, which takes the difference between prompts out of
     it; where no prompt is in both, the two runs are resampled each for itself. Rows that failed
-    in either run are left out of the latencies; compare the error rates first.
+    in either run are left out of the latencies; compare the error rates first. Of runs with several
+    stages only the loads that both had are compared: another load has other latencies by rights.
     """
+    loads = _common_loads(a, b)
+    if loads:
+        a = [sample for sample in a if sample.load in loads]
+        b = [sample for sample in b if sample.load in loads]
     good_a = {_pair_key(sample): sample for sample in a if sample.failure is None}
     good_b = {_pair_key(sample): sample for sample in b if sample.failure is None}
     pairs = [(sample, good_b[key]) for key, sample in good_a.items() if key in good_b]
@@ -195,7 +201,42 @@ def compare(
         if change is not None:
             at_a, at_b, interval = change
             changes.append(_change(metric, at_a, at_b, interval))
-    return Comparison(a=names[0], b=names[1], pairs=len(pairs), changes=tuple(changes))
+    return Comparison(
+        a=names[0],
+        b=names[1],
+        pairs=len(pairs),
+        requests_a=counts(a),
+        requests_b=counts(b),
+        errors=_errors(a, b),
+        changes=tuple(changes),
+        loads=loads,
+    )
+
+
+def _common_loads(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[str, ...]:
+    """The loads of both runs, in order; none where each has one load, or where they share none."""
+    of_a, of_b = ({sample.load: None for sample in side} for side in (a, b))
+    if max(len(of_a), len(of_b)) == 1:
+        return ()
+    return tuple(load for load in of_a if load is not None and load in of_b)
+
+
+def _errors(a: Sequence[Sample], b: Sequence[Sample]) -> MetricChange:
+    """The share of requests that failed. The interval is never a point where none failed.
+
+    Formula: the hybrid of the two runs' exact intervals. Source: Newcombe, Interval estimation for
+    the difference between independent proportions, Statistics in Medicine 17, 1998, method 10.
+    """
+    failed = [sum(sample.failure is not None for sample in side) for side in (a, b)]
+    rates = [count / len(side) if side else 0.0 for count, side in zip(failed, (a, b), strict=True)]
+    of_a, of_b = (
+        rate_interval(count, len(side)) for count, side in zip(failed, (a, b), strict=True)
+    )
+    below = math.hypot(rates[1] - of_b.low, of_a.high - rates[0])
+    above = math.hypot(of_b.high - rates[1], rates[0] - of_a.low)
+    difference = rates[1] - rates[0]
+    interval = Interval(low=difference - below, high=difference + above)
+    return _change("error_rate", rates[0], rates[1], interval)
 
 
 def _pair_key(sample: Sample) -> tuple[int, int, str]:

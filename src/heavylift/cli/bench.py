@@ -188,7 +188,8 @@ def compare(a: Path, b: Path, seed: int, as_json: bool) -> int:
         target_b=read_target(b),
     )
     sink(as_json).record("bench_compare", comparison)
-    return Exit.NEGATIVE if any(change.is_worse for change in comparison.changes) else Exit.OK
+    changes = (comparison.errors, *comparison.changes)
+    return Exit.NEGATIVE if any(change.is_worse for change in changes) else Exit.OK
 
 
 def _plan(stated: str | None) -> Plan | None:
@@ -207,8 +208,8 @@ def _plan(stated: str | None) -> Plan | None:
 
 def _keep_anchor(out: Sink, plan: Plan, report: Report) -> None:
     from heavylift.bench.roofline import anchors
-    from heavylift.cli.anchors import keep
     from heavylift.plan.command import layout_flags
+    from heavylift.state.kept_anchors import keep
 
     path = keep(plan, anchors(report.stages))
     if path is not None:

@@ -17,6 +17,7 @@ from heavylift.cli.output import json_option, sink
 from heavylift.cli.served import KEY_VARIABLE, OutputFile, Served
 from heavylift.cli.text import text
 from heavylift.errors import Exit, HeavyliftError
+from heavylift.records.sink import Sink
 from heavylift.wire.client import is_address
 
 if TYPE_CHECKING:  # imported when a comparison runs: --help stays fast
@@ -137,6 +138,8 @@ def command(reference: str, candidate: str, html: Path | None, as_json: bool, **
         sandbox=sandbox,
     )
     out = sink(as_json)
+    if not all(isinstance(side, Path) for side in (wish.reference, wish.candidate)):
+        _say_beforehand(out, len(asked), given["margin"])
     comparison = asyncio.run(run.run(wish, _progress(out.step)))
     out.record("quality", comparison)
     keep(out, "quality", comparison, url=second.url)
@@ -149,6 +152,14 @@ def command(reference: str, candidate: str, html: Path | None, as_json: bool, **
         Verdict.WORSE: Exit.NEGATIVE,
         Verdict.NOT_ENOUGH_DATA: Exit.PENDING,
     }[comparison.verdict]
+
+
+def _say_beforehand(out: Sink, items: int, margin: float) -> None:
+    """What so many questions can show, said before the first is asked."""
+    from heavylift.quality import compare, stats
+
+    effect = stats.minimum_detectable_effect(items, compare.PRESUMED_DISCORDANCE)
+    out.step("quality.beforehand", margin=f"{margin:.1%}", effect=f"{effect:.1%}")
 
 
 def _is_copy(given: dict[str, Any]) -> bool | None:

@@ -18,11 +18,14 @@ from heavylift.errors import HeavyliftError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BadServer:
-    """A bad server. `every`: only each so-manieth request is spoilt. `interval_s`: its pace."""
+    """A bad server. `every`: only each so-manieth request is spoilt. `interval_s`: its pace.
+    `profile`: that of verification which asks often enough to catch it.
+    """
 
     name: str
     caught_by: str
     called: str
+    profile: str = "smoke"
     defect: Defect | None = None
     fault: Fault | None = None
     every: int = 1
@@ -55,11 +58,13 @@ def _defect(
     *,
     every: int = 1,
     interval_s: float = 0.0,
+    profile: str = "smoke",
 ) -> BadServer:
     return BadServer(
         name=defect.value.replace("_", "-"),
         caught_by=caught_by,
         called=called or defect.value,
+        profile=profile,
         defect=defect,
         every=every,
         interval_s=interval_s,
@@ -78,7 +83,13 @@ BAD_SERVERS: Final = (
     # Replies that arrive in good order and are wrong.
     _defect(Defect.MARKER_LEAK, "basics.stream"),
     _defect(Defect.ANSWER_TWICE, "basics.chat"),
-    _defect(Defect.THINK_CLOSE_OMITTED, "tools.triggered", "call_in_thinking", every=20),
+    _defect(
+        Defect.THINK_CLOSE_OMITTED,
+        "tools.triggered",
+        "call_in_thinking",
+        every=20,
+        profile="acceptance",
+    ),
     _defect(Defect.TOOL_CALL_AS_TEXT, "tools.triggered", "call_as_text"),
     _defect(Defect.TOOL_CALLS_LOST, "tools.triggered"),
     _defect(Defect.TOOL_ARGUMENTS_UNTYPED, "tools.forced", "schema_violation"),
@@ -113,7 +124,8 @@ BAD_SERVERS: Final = (
     _defect(Defect.LIMIT_CRASHES, "context.just_over", "server_error"),
     _defect(Defect.PICTURE_CRASHES, "images.oversize", "server_error"),
     _defect(Defect.PICTURE_UNREAD, "images.broken", "not_refused"),
-    _defect(Defect.EFFORT_REFUSED, "reasoning.effort"),
+    _defect(Defect.PICTURE_INVENTED, "images.remote", "never_fetched"),
+    _defect(Defect.EFFORT_REFUSED, "reasoning.effort", profile="acceptance"),
     _defect(Defect.CACHE_FORGETS, "basics.two_turns", "wrong_answer"),
     # Gateways, and pools apart, that do not pass on what the engine says.
     _front("front-loses-end", Defect.STREAM_LOSES_END, "text", "text_differs"),

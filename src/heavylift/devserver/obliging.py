@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.devserver.scenario import Defect, Reply, ToolCall
-from heavylift.pictures import Picture, decode_png, read_number, read_shape
+from heavylift.pictures import COLOURS, Picture, decode_png, read_number, read_shape
 
 _MARKERS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 _LEAK: Final = "<|close|>message<|sep|>"
@@ -170,6 +170,9 @@ def _structured(ask: _Ask, _: Sequence[Picture]) -> str | None:
 
 
 def _seen(ask: _Ask, pictures: Sequence[Picture]) -> str | None:
+    films = [part["video_url"]["url"] for part in _parts(ask) if part.get("type") == "video_url"]
+    if films and Defect.BLIND not in ask.defects:
+        return ", ".join(map(_film_colour, films))
     if not pictures:
         return None
     if Defect.BLIND in ask.defects:
@@ -236,27 +239,22 @@ def _stopped(text: str, ask: _Ask) -> str:
 # --- pictures ------------------------------------------------------------------------------------
 
 
+_TAKEN: Final = frozenset({"text", "image_url", "video_url", "input_audio"})
+"""Parts of a message: films and sounds are heard and said nothing of."""
+
+
 def _pictures(ask: _Ask) -> tuple[Picture, ...] | Refusal:
-    urls = [
-        part["image_url"]["url"]
-        for message in ask.messages
-        if isinstance(message.get("content"), list)
-        for part in message["content"]
-        if isinstance(part, dict) and part.get("type") == "image_url"
-    ]
-    kinds = {
-        part.get("type")
-        for message in ask.messages
-        if isinstance(message.get("content"), list)
-        for part in message["content"]
-        if isinstance(part, dict)
-    }
-    if not kinds <= {"text", "image_url"}:
-        return Refusal(message="only text and pictures are taken")
+    parts = _parts(ask)
+    urls = [part["image_url"]["url"] for part in parts if part.get("type") == "image_url"]
+    kinds = {part.get("type") for part in parts}
+    if not kinds <= _TAKEN:
+        return Refusal(message=f"only these are taken: {', '.join(sorted(_TAKEN))}")
     pictures = []
     for url in urls:
         head, _, data = url.partition(";base64,")
         if not head.startswith("data:image/"):
+            if Defect.PICTURE_INVENTED in ask.defects:
+                continue
             return Refusal(message="only data URLs are taken")
         if Defect.PICTURE_CRASHES in ask.defects and _is_wide(data):
             return Refusal(message="CUDA out of memory", status=500)
@@ -266,6 +264,24 @@ def _pictures(ask: _Ask) -> tuple[Picture, ...] | Refusal:
             if Defect.PICTURE_UNREAD not in ask.defects:
                 return Refusal(message="the picture cannot be read")
     return tuple(pictures)
+
+
+def _parts(ask: _Ask) -> list[Mapping[str, Any]]:
+    return [
+        part
+        for message in ask.messages
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+        if isinstance(part, dict)
+    ]
+
+
+def _film_colour(url: str) -> str:
+    """The colour of a raw film's first dot, which its frames have as blue, green and red."""
+    data = base64.b64decode(url.partition(";base64,")[2])
+    start = data.index(b"00db") + 8
+    dot = tuple(data[start : start + 3][::-1])
+    return next((name for name, colour in COLOURS.items() if tuple(colour) == dot), "unknown")
 
 
 def _is_wide(data: str) -> bool:

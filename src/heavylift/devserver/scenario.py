@@ -117,6 +117,8 @@ class Defect(StrEnum):
     """The prompt is rendered by another template, of more tokens."""
     PICTURE_UNREAD = "picture_unread"
     """What is no picture is answered as if it were one."""
+    PICTURE_INVENTED = "picture_invented"
+    """A picture behind an address is spoken of and was never fetched."""
     EFFORT_REFUSED = "effort_refused"
     """No way of asking for an effort of thinking is taken."""
     CACHE_FORGETS = "cache_forgets"

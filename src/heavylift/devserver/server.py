@@ -8,14 +8,17 @@ import sys
 import time
 import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
+import aiohttp
 import msgspec
 from aiohttp import web
 
 from heavylift.devserver.conductor import Conductor, Ending, Player
+from heavylift.devserver.fetching import fetch_pictures
 from heavylift.devserver.obliging import Refusal
 from heavylift.devserver.play import (
     Asked,
@@ -281,6 +284,10 @@ class ScriptedServer:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         began_at = asyncio.get_running_loop().time()
         content = as_chat(_decoded(await request.read()))
+        reply = self.scenario.reply
+        if reply.mind == "obliging" and Defect.PICTURE_INVENTED not in reply.defects:
+            with suppress(aiohttp.ClientError, TimeoutError):
+                await fetch_pictures(content)
         question = asked(content, len(self.records) + 1)
         if question is None:
             return _error(400, "messages and model are required", "invalid_request_error")

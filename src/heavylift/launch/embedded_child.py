@@ -93,6 +93,9 @@ def _server(options: argparse.Namespace, key: str):  # type: ignore[no-untyped-d
     parameters.n_ctx = options.context_tokens
     parameters.n_parallel = options.slots
     parameters.cpuparams.n_threads = options.threads
+    # By default llama.cpp keeps up to 8 GiB of old prompts in the host's memory, which no plan
+    # counts.
+    parameters.cache_ram_mib = 0
     parameters.endpoint_metrics = True
     parameters.endpoint_slots = True
     parameters.endpoint_props = True

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +25,10 @@ _HALF: Final = 0.5
 _LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Correct, partly correct, incorrect, no answer: inspect-ai's values of a score."""
 _STAMP: Final = re.compile(r"^samples_(.+?)(?:_\d{4}-\d{2}-\d{2}T.*)?$")
+_INVALID: Final = "[invalid]"
+"""What a filter of lm-eval makes of an answer in which it finds nothing."""
+_ATTACHED: Final = "attachment://"
+"""Before the name of a long text that inspect-ai keeps beside the sample."""
 _KEPT_CHARS: Final = 2000
 
 
@@ -30,20 +38,49 @@ def read_answers(path: Path) -> tuple[Answer, ...]:
     JSON lines: a row has an id (`question`, `id` or `doc_id`) and a grade (`right`, the metrics it
     names itself, `exact_match`, `acc` or `score`; right from 0.5 up). A row graded through several
     filters counts by its first. `.json` and `.eval`: logs of inspect-ai, a row per sample and
-    epoch. Raises USE075 for a row without a grade, USE077 for one that is no JSON, USE062 for a
-    file that cannot be read.
+    epoch; results of lm-eval, whose samples lie beside them. Raises USE075 for a row without a
+    grade, USE077 for one that is no JSON, USE062 for a file that cannot be read, ENV063 for one
+    that this Python cannot unpack.
     """
     if path.is_dir():
-        files = sorted(path.rglob("samples_*.jsonl"))
-        if not files:
-            raise _unusable(path, "samples_*.jsonl")
-        return tuple(answer for file in files for answer in read_answers(file))
+        return _of_files(path, sorted(path.rglob("samples_*.jsonl")))
     if zipfile.is_zipfile(path):
         return tuple(_archived(path))
     text = _text(path)
-    if path.suffix == ".json":
-        return tuple(_logged(path, _document(path, text)))
-    return tuple(_rows(path, text))
+    if path.suffix != ".json":
+        return tuple(_rows(path, text))
+    document = _document(path, text)
+    if "samples" in document or "results" not in document:
+        return tuple(_logged(path, document))
+    # A run of lm-eval: its samples have the same time in their names.
+    stamp = path.stem.removeprefix("results_")
+    return _of_files(path, sorted(path.parent.glob(f"samples_*_{stamp}.jsonl")))
+
+
+def named_model(path: Path) -> str | None:
+    """The model that a log says it is of; None where it says none."""
+    if path.is_dir():
+        results = sorted(path.rglob("results_*.json"))
+        names = {_named(_document(each, _text(each))) for each in results}
+        return names.pop() if len(names) == 1 else None
+    if zipfile.is_zipfile(path):
+        with _opened(path) as archive:
+            return _named(_document(path, _member(path, archive, "header.json")))
+    return _named(_document(path, _text(path))) if path.suffix == ".json" else None
+
+
+def _named(document: dict[str, Any]) -> str | None:
+    evaluation = document.get("eval")
+    said = evaluation.get("model") if isinstance(evaluation, dict) else document.get("model_name")
+    return said if isinstance(said, str) and said else None
+
+
+def _of_files(path: Path, files: list[Path]) -> tuple[Answer, ...]:
+    """The answers of one run's files. A folder of several models' would mix them."""
+    folders = sorted({str(file.parent) for file in files})
+    if len(folders) != 1:
+        raise _unusable(path, ", ".join(folders) or "samples_*.jsonl (--log_samples)")
+    return tuple(answer for file in files for answer in _rows(file, _text(file)))
 
 
 # --- JSON lines ----------------------------------------------------------------------------------
@@ -78,40 +115,108 @@ def _row(path: Path, number: int, row: dict[str, Any], task: str) -> Answer:
         raise HeavyliftError(
             "USE075", {"path": str(path), "line": number, "ids": ids, "grades": grades}
         )
+    text = str(row.get("text", _said(row)))
+    right = grade >= _HALF
     return Answer(
         question=str(name) if row.get("group") or "question" in row else f"{task}:{name}",
         group=str(row.get("group", task)),
-        right=grade >= _HALF,
-        text=str(row.get("text", _said(row.get("resps"))))[:_KEPT_CHARS],
-        failure=row.get("failure"),
+        right=right,
+        text=text[:_KEPT_CHARS],
+        failure=row.get("failure", None if right else _why_not(row, text)),
     )
 
 
-def _said(resps: Any) -> str:
-    """The first response in lm-eval's nest of lists."""
-    while isinstance(resps, list) and resps:
-        resps = resps[0]
-    return resps if isinstance(resps, str) else ""
+def _why_not(row: dict[str, Any], text: str) -> str | None:
+    """Why a sample of lm-eval is no answer; None = it is one, and wrong."""
+    if "resps" not in row:
+        return None
+    if not text.strip():
+        return "empty"
+    return "unparsable" if _first(row.get("filtered_resps")) == _INVALID else None
+
+
+def _said(row: dict[str, Any]) -> str:
+    """What the model said: its first response, or of given choices the likeliest."""
+    chosen = _chosen(row)
+    said = _first(row.get("resps")) if chosen is None else chosen
+    return said if isinstance(said, str) else ""
+
+
+def _first(nest: Any) -> Any:
+    """The first text in lm-eval's nest of lists."""
+    while isinstance(nest, list) and nest:
+        nest = nest[0]
+    return nest
+
+
+def _chosen(row: dict[str, Any]) -> str | None:
+    """The choice with the highest log-likelihood; None where none was offered."""
+    asked, told = row.get("arguments"), row.get("filtered_resps")
+    if not isinstance(asked, dict) or not isinstance(told, list) or len(asked) != len(told):
+        return None
+    best: tuple[float, str] | None = None
+    for asking, pair in zip(asked.values(), told, strict=True):
+        choice = asking.get("arg_1") if isinstance(asking, dict) else None
+        if not isinstance(choice, str) or not isinstance(pair, list) or not pair:
+            return None
+        try:
+            likelihood = float(pair[0])
+        except (TypeError, ValueError):
+            return None
+        if best is None or likelihood > best[0]:
+            best = (likelihood, choice)
+    return None if best is None else best[1].strip()
 
 
 # --- inspect-ai ----------------------------------------------------------------------------------
 
 
 def _archived(path: Path) -> Iterator[Answer]:
+    with _opened(path) as archive:
+        header = _document(path, _member(path, archive, "header.json"))
+        task = _task(header, path)
+        for name in sorted(archive.namelist()):
+            if name.startswith("samples/") and name.endswith(".json"):
+                yield _sample(path, _document(path, _member(path, archive, name)), task)
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    module = _unpacking()
     try:
-        with zipfile.ZipFile(path) as archive:
-            header = _document(path, archive.read("header.json").decode("utf-8"))
-            task = _task(header, path)
-            for name in sorted(archive.namelist()):
-                if name.startswith("samples/") and name.endswith(".json"):
-                    sample = _document(path, archive.read(name).decode("utf-8"))
-                    yield _sample(path, sample, task)
-    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, OSError) as problem:
+        opened: zipfile.ZipFile = module.ZipFile(path)
+    except (module.BadZipFile, OSError) as problem:
         raise _unusable(path, str(problem)) from problem
+    return opened
+
+
+def _unpacking() -> ModuleType:
+    """Python's own module for archives, or its newer form that also unpacks zstd: logs are packed
+    with that.
+    """
+    if sys.version_info < (3, 14):
+        with suppress(ImportError):
+            from backports.zstd import zipfile as newer  # noqa: PLC0415 - an extra
+
+            return newer
+    return zipfile
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str) -> str:
+    try:
+        return archive.read(name).decode("utf-8")
     except NotImplementedError as problem:
-        # Newer logs are packed in a way that this Python cannot unpack.
-        detail = f"{problem}; inspect log convert --to json"
-        raise _unusable(path, detail) from problem
+        raise HeavyliftError(
+            "ENV063", {"path": str(path), "package": "backports.zstd"}
+        ) from problem
+    except (
+        ValueError,
+        KeyError,
+        OSError,
+        EOFError,
+        zlib.error,
+        _unpacking().BadZipFile,
+    ) as problem:
+        raise _unusable(path, str(problem)) from problem
 
 
 def _logged(path: Path, document: dict[str, Any]) -> Iterator[Answer]:
@@ -142,14 +247,22 @@ def _sample(path: Path, sample: Any, task: str) -> Answer:
             "USE075", {"path": str(path), "line": str(where), "ids": ids, "grades": grades}
         )
     output = sample.get("output")
-    said = output.get("completion", "") if isinstance(output, dict) else ""
+    said = _attached(sample, output.get("completion", "") if isinstance(output, dict) else "")
     return Answer(
         question=f"{task}:{sample.get('id')}",
         group=task,
         right=isinstance(grade, int | float) and grade >= _HALF,
-        text=str(said)[:_KEPT_CHARS],
+        text=said[:_KEPT_CHARS],
         failure=_failure(sample, output, failed=failed),
     )
+
+
+def _attached(sample: dict[str, Any], said: Any) -> str:
+    """A text, from beside the sample where it is only named in it."""
+    attachments = sample.get("attachments")
+    if isinstance(said, str) and said.startswith(_ATTACHED) and isinstance(attachments, dict):
+        said = attachments.get(said.removeprefix(_ATTACHED), "")
+    return said if isinstance(said, str) else ""
 
 
 def _failure(sample: dict[str, Any], output: Any, *, failed: bool) -> str | None:

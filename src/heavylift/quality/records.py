@@ -129,7 +129,8 @@ class Comparison:
     `same_text`: share of answers word for word the same, candidate against reference;
     `same_text_floor`: reference against itself. The difference, the interval and the minimum
     detectable effect beside the contrasts are those over all items. `detectable_beforehand` was
-    worked out before the first answer, assuming that one item in ten differs. `divergence` None =
+    worked out before the first answer, assuming that one item in ten differs. `settings`: how both
+    sides were asked, which decides how alike a batch computes twice. `divergence` None =
     tokens were not scored; `divergence_missing` says why (`not_asked`, `not_offered`,
     `tokens_differ`, `no_text`, `files`).
     """
@@ -150,4 +151,5 @@ class Comparison:
     same_text_floor: float | None = None
     divergence: Divergence | None = None
     divergence_missing: str | None = None
+    settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     schema: int = SCHEMA

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.quality import compare, stats
 from heavylift.quality.forced import NotScored, compared
 from heavylift.quality.grade import grade
-from heavylift.quality.imports import read_answers
+from heavylift.quality.imports import named_model, read_answers
 from heavylift.quality.programs import program
 from heavylift.quality.records import Answer, Comparison, Divergence, Question
 from heavylift.quality.sandbox import Sandbox
@@ -30,6 +30,9 @@ OnAnswer = Callable[[str, int, int], None]
 """Called with the side's name, how many answers there are, and how many there will be."""
 
 T = TypeVar("T")
+
+_GREEDY: Final = 0.0
+_SAMPLED: Final = 0.7
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,14 +102,27 @@ async def run(wish: Wish, on_answer: OnAnswer) -> Comparison:
         same_text_floor=compare.same_text(items, compare.by_item(floor)),
         divergence=divergence,
         divergence_missing=missing,
+        settings={
+            "questions": len(wish.questions),
+            "samples": wish.samples,
+            "concurrency": wish.concurrency,
+            "seed": wish.seed,
+            "temperature": _temperature(wish),
+            "extra": msgspec.json.encode(wish.extra).decode(),
+        },
     )
+
+
+def _temperature(wish: Wish) -> float:
+    """Greedy for one answer; several to a question are only worth asking if they can differ."""
+    return _GREEDY if wish.samples == 1 else _SAMPLED
 
 
 async def _answers(
     wish: Wish, source: Endpoint | Path, side: ServedModel, on_answer: OnAnswer, *, again: int = 0
 ) -> tuple[Sequence[Answer], ServedModel]:
     if isinstance(source, Path):
-        return read_answers(source), side
+        return read_answers(source), replace(side, model=side.model or named_model(source))
     async with Client(source, limits=wish.limits) as client:
         model = side.model or (await client.first_model()).id
         identity = await client.identity()
@@ -124,7 +140,6 @@ async def _ask_all(
     random.Random(f"{wish.seed} {name} {again}").shuffle(order)  # noqa: S311 - an order
     waiting = iter(order)
     answers: list[Answer] = []
-    sampling = {"temperature": 0.0} if wish.samples == 1 else {"temperature": 0.7}
 
     async def worker() -> None:
         for question, sample in waiting:
@@ -132,7 +147,11 @@ async def _ask_all(
                 model=model,
                 messages=({"role": "user", "content": question.text},),
                 max_tokens=question.max_tokens,
-                extra={**sampling, "seed": wish.seed + sample, **wish.extra},
+                extra={
+                    "temperature": _temperature(wish),
+                    "seed": wish.seed + sample,
+                    **wish.extra,
+                },
             )
             outcome = await client.chat(request)
             answers.append(await _graded(wish, question, outcome.reply))

@@ -299,20 +299,43 @@ def parse_status(text: str) -> ProcessStatus:
 _LISTEN: Final = "0A"
 
 
+_INODE: Final = 9
+"""The column of a socket's inode in /proc/net/tcp."""
+
+
 def parse_listening(text: str) -> frozenset[int]:
     """TCP ports listened on, from /proc/net/tcp or tcp6. Raises PRE101 for a text without their
     heading.
     """
+    return frozenset(parse_listeners(text))
+
+
+def parse_listeners(text: str) -> dict[int, tuple[int, ...]]:
+    """TCP ports listened on, each with the inodes of its sockets as far as they are told. Raises
+    PRE101 for a text without their heading.
+    """
     if "local" not in text.partition("\n")[0]:
         raise unreadable("/proc/net/tcp", "no heading")
-    ports = set()
+    found: dict[int, list[int]] = {}
     for line in text.splitlines():
         fields = line.split()
         if len(fields) > 3 and fields[3] == _LISTEN:  # noqa: PLR2004 - sl, local, remote, state
             port = fields[1].rpartition(":")[2]
             if re.fullmatch(r"[0-9A-Fa-f]{1,4}", port):
-                ports.add(int(port, 16))
-    return frozenset(ports)
+                inode = whole(fields[_INODE]) if len(fields) > _INODE else None
+                found.setdefault(int(port, 16), []).extend([] if inode is None else [inode])
+    return {port: tuple(inodes) for port, inodes in found.items()}
+
+
+def own_memory_bytes(status: str) -> int | None:
+    """What a process holds that no file backs, from /proc/PID/status; None = the kernel's own.
+
+    Formula: RssAnon + RssShmem.
+    """
+    values = pairs(status, ":")
+    kib = [whole(values.get(name)) for name in ("RssAnon", "RssShmem")]
+    known = [size for size in kib if size is not None]
+    return _KIB * sum(known) if known else None
 
 
 def count_sockets(text: str) -> int:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
@@ -18,11 +20,12 @@ from heavylift.records.served_model import ServedModel
 from heavylift.telemetry import engine_queue
 from heavylift.telemetry.collect_gpus import Command
 from heavylift.telemetry.engine_queue import MetricNames
-from heavylift.telemetry.gpu_watch import PERIOD_S, GpuWatch
-from heavylift.verify.drift import Point, drift_results
+from heavylift.telemetry.gpu_watch import PERIOD_S, GpuWatch, is_here
+from heavylift.telemetry.process_watch import ProcessWatch
+from heavylift.verify.drift import HostSide, Point, drift_results
 from heavylift.verify.judge import Tally, verdict
 from heavylift.verify.memory import gpu_results
-from heavylift.verify.probes.base import Ask, MakeProbe, Probe, Server, Situation
+from heavylift.verify.probes.base import Ask, MakeProbe, Probe, Remote, Server, Situation
 from heavylift.verify.records import (
     Check,
     CheckResult,
@@ -31,6 +34,7 @@ from heavylift.verify.records import (
     Trial,
     Verification,
 )
+from heavylift.verify.remote import PictureHost
 from heavylift.verify.suites import PROBES, chosen
 from heavylift.wire.client import (
     CHAT,
@@ -65,6 +69,7 @@ that a batch in common with others would change.
 _STEADY: Final = "healthy_text"
 """The probe whose latencies can be compared over time: always the same question."""
 _LADDER: Final = "needle"
+_REMOTE: Final = "remote_picture"
 _METRICS_S: Final = 0.25
 _SAMPLE_CHARS: Final = 2000
 _CAUTIOUS_CHARS_PER_TOKEN: Final = 3.0
@@ -127,9 +132,12 @@ class Wish:
 class _Verifier:
     """One verification being run."""
 
-    def __init__(self, client: Client, other: Client | None, server: Server, wish: Wish) -> None:
+    def __init__(
+        self, client: Client, other: Client | None, server: Server, wish: Wish, remote: Remote
+    ) -> None:
         self._client = client
         self._other = other
+        self._remote = remote
         self._server = server
         self._wish = wish
         self._room = asyncio.Semaphore(wish.concurrency)
@@ -138,16 +146,36 @@ class _Verifier:
         self.answers: dict[str, str] = {}
         self.latencies: dict[str, list[Point]] = {"first_token": [], "pace": []}
 
+    async def round(
+        self, check: Check, number: int, *, hopeless: bool
+    ) -> tuple[list[Trial], float]:
+        """The trials of a check in a round, from 0, and the seconds that they took."""
+        began_at = time.perf_counter()
+        if hopeless:
+            return [Trial(reason="lower_rung_failed", undecided=True)], 0.0
+        trials = await self.trials(check, number * check.trials[self._wish.profile])
+        return trials, time.perf_counter() - began_at
+
     async def trials(self, check: Check, passed_over: int) -> list[Trial]:
         """One round of trials of a check, numbered on from those before."""
-        numbers = range(passed_over, passed_over + check.trials[self._wish.profile])
+        asked = check.trials[self._wish.profile]
+        numbers = range(passed_over, passed_over + asked)
         if "other_endpoint" in check.needs and self._other is None:
             return [Trial(unsupported=True)]
         if check.probe == _LADDER:
             return [await self._watched(check, number) for number in numbers]
         if check.probe in _ALONE:
             return [await self._trial(check, number) for number in numbers]
-        return await asyncio.gather(*(self._trial(check, number) for number in numbers))
+        trials = await asyncio.gather(*(self._in_time(check, number, asked) for number in numbers))
+        return [trial for trial in trials if trial is not None]
+
+    async def _in_time(self, check: Check, number: int, first_round: int) -> Trial | None:
+        """A trial; None in a later round of a soak whose time is over."""
+        async with self._room:
+            is_over = time.perf_counter() - self._began_at >= self._wish.soak_s
+            if number >= first_round and is_over:
+                return None
+            return await self._trial(check, number)
 
     async def _watched(self, check: Check, number: int) -> Trial:
         """A trial with the most that the engine's cache was in use meanwhile, where it tells."""
@@ -182,9 +210,9 @@ class _Verifier:
             prose=self._wish.prose,
             extra=self._wish.extra,
             earlier=self._wish.earlier,
+            remote=self._remote,
         )
-        async with self._room:
-            trial = await self._driven(check, situation)
+        trial = await self._driven(check, situation)
         if trial.answer is not None:
             question, said = trial.answer
             self.answers[question] = said
@@ -256,7 +284,7 @@ async def run(
         identity = await client.identity()
         period_s = _SOAK_READ_S if wish.soak_s > _SOAK_READ_S**2 else PERIOD_S
         watch = await stack.enter_async_context(GpuWatch(wish.gpu_command, period_s))
-        verifier = _Verifier(client, other, server, wish)
+        processes = await stack.enter_async_context(ProcessWatch(_port_here(wish), period_s))
         checks = chosen(
             wish.checks,
             wish.profile,
@@ -264,8 +292,12 @@ async def run(
             only=wish.only,
             skip=wish.skip,
         )
+        asks_for_them = any(check.probe == _REMOTE for check in checks)
+        near = asks_for_them and is_here(wish.endpoint.base_url)
+        pictures = await stack.enter_async_context(PictureHost(reachable=near))
+        verifier = _Verifier(client, other, server, wish, pictures)
         found = await _rounds(verifier, checks, wish, on_check, on_round)
-    results = [*wish.extra_results, *found, *_of_the_run(verifier, watch, wish)]
+    results = [*wish.extra_results, *found, *_of_the_run(verifier, watch, processes, wish)]
     return Verification(
         subject=_subject(wish, server, identity),
         profile=wish.profile,
@@ -286,25 +318,30 @@ async def _rounds(
     on_check: OnCheck,
     on_round: OnRound,
 ) -> list[CheckResult]:
-    """The checks once, and in a soak again until its time is over; each with all its trials."""
+    """The checks once, and in a soak again until its time is over.
+
+    The first round is whole, or some checks would have no trial; a later one ends with the time.
+    """
     began_at = time.perf_counter()
     tallies = {check.id: Tally(check, expected=wish.expected) for check in checks}
     number = 0
     while True:
         ladder_is_broken = False
-        for check in checks:
-            check_began_at = time.perf_counter()
-            if ladder_is_broken and check.probe == "needle":
-                # What fails on one rung of the ladder has no better chance on the next.
-                trials = [Trial(reason="lower_rung_failed", undecided=True)]
-            else:
-                trials = await verifier.trials(check, number * check.trials[wish.profile])
-            tally = tallies[check.id]
-            tally.add(trials, time.perf_counter() - check_began_at)
-            if check.probe == "needle":
-                ladder_is_broken |= tally.result().status is Status.FAIL
-            if number == 0:
-                on_check(tally.result())
+        for batch in _batches(checks, together=not wish.soak_s):
+            if number and time.perf_counter() - began_at >= wish.soak_s:
+                break
+            # What fails on one rung of the ladder has no better chance on the next.
+            hopeless = ladder_is_broken and batch[0].probe == _LADDER
+            rounds = await asyncio.gather(
+                *(verifier.round(check, number, hopeless=hopeless) for check in batch)
+            )
+            for check, (trials, seconds) in zip(batch, rounds, strict=True):
+                tally = tallies[check.id]
+                tally.add(trials, seconds)
+                if check.probe == _LADDER:
+                    ladder_is_broken |= tally.result().status is Status.FAIL
+                if number == 0:
+                    on_check(tally.result())
         number += 1
         seconds = time.perf_counter() - began_at
         if not checks or seconds >= wish.soak_s:
@@ -312,16 +349,48 @@ async def _rounds(
         on_round(number, seconds)
 
 
-def _of_the_run(verifier: _Verifier, watch: GpuWatch, wish: Wish) -> Iterator[CheckResult]:
+def _batches(checks: Sequence[Check], *, together: bool) -> Iterator[tuple[Check, ...]]:
+    """Checks that may be under way at once, in their order: neighbours that need no server to
+    themselves. Not in a soak, whose latencies are compared over hours.
+    """
+    if not together:
+        yield from ((check,) for check in checks)
+        return
+    for is_alone, group in groupby(checks, key=lambda check: check.probe in _ALONE):
+        if is_alone:
+            yield from ((check,) for check in group)
+        else:
+            yield tuple(group)
+
+
+def _of_the_run(
+    verifier: _Verifier, watch: GpuWatch, processes: ProcessWatch, wish: Wish
+) -> Iterator[CheckResult]:
     """What only the run as a whole can say: memory of the GPUs, drift."""
     memory = gpu_results(watch.points, wish.plan)
     if "memory" not in wish.skip and (not wish.only or "memory" in wish.only):
         yield from memory
     if wish.soak_s:
         chance = random.Random(wish.seed).random  # noqa: S311 - resampling, not secrecy
+        host = None
+        if processes.serving is not None:
+            host = HostSide(
+                name=f"{processes.serving.name} ({processes.serving.pid})",
+                points=processes.points,
+                available_bytes=processes.available_bytes,
+                waits=processes.waits,
+            )
         yield from drift_results(
-            verifier.latencies, watch.points, (verifier.requests, verifier.lost), chance
+            verifier.latencies, watch.points, (verifier.requests, verifier.lost), chance, host
         )
+
+
+def _port_here(wish: Wish) -> int | None:
+    """The port whose processes a soak watches; None for another machine's, or without a soak."""
+    if not wish.soak_s or not is_here(wish.endpoint.base_url):
+        return None
+    address = urlsplit(wish.endpoint.base_url)
+    return address.port or (443 if address.scheme == "https" else 80)
 
 
 async def _look(client: Client, wish: Wish) -> Server:

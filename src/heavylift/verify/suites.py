@@ -61,7 +61,9 @@ PROBES: Final[Mapping[str, MakeProbe]] = {
     "number": images.number,
     "broken": images.broken,
     "oversize": images.oversize,
-    "offered": images.offered,
+    "film": images.film,
+    "sound": images.sound,
+    "remote_picture": images.remote,
     "same": against.same,
     "together": against.together,
 }

@@ -169,10 +169,24 @@ def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if message.get("reasoning_content"):
         part = {"type": "reasoning_text", "text": message["reasoning_content"]}
         yield {"type": "reasoning", "summary": [], "content": [part]}
-    if content:
+    if content and role == "assistant":
+        # Whole, as the server gave it out: engines take a short form from users alone.
+        said = content if isinstance(content, str) else _plain(content)
+        part = {"type": "output_text", "text": said, "annotations": []}
+        item = {"type": "message", "id": _EARLIER, "status": "completed"}
+        yield {**item, "role": role, "content": [part]}
+    elif content:
         yield {"role": role, "content": _parts(content)}
     for call in message.get("tool_calls", ()):
         yield {"type": "function_call", "call_id": call["id"], **call["function"]}
+
+
+_EARLIER: Final = "msg_earlier"
+"""The id of an answer that goes back: the protocol wants one, and nobody refers to it."""
+
+
+def _plain(content: Any) -> str:
+    return "".join(part.get("text", "") for part in content)
 
 
 def _parts(content: Any) -> Any:

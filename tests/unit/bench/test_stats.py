@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,3 +148,35 @@ def test_a_run_against_its_like_shows_no_difference() -> None:
 def test_an_improvement_is_one() -> None:
     """Below zero with its whole interval."""
     assert compared(run(0.05, seed=1), run(0.0, seed=2))["ttft_p50"].is_worse is False
+
+
+def test_a_run_that_fails_more_is_worse_however_fast_the_rest_is() -> None:
+    """Half of the requests lost and the others twice as fast: latencies alone would call it better.
+    Without a failure anywhere the interval still has a width.
+    """
+    good = run(0.3, seed=1)
+    lossy = [
+        replace(each, failure=Failure.STREAM_BROKEN) if number % 2 else each
+        for number, each in enumerate(run(0.0, seed=2))
+    ]
+    comparison = compare(good, lossy, names=("a", "b"), chance=random.Random(5).random)
+    assert comparison.errors.is_worse is True
+    assert comparison.errors.difference == 0.5
+    assert comparison.requests_b.failures == {"stream_broken": 30}
+    same = compare(good, good, names=("a", "b"), chance=random.Random(5).random)
+    assert same.errors.is_worse is None
+    assert same.errors.low < 0 < same.errors.high
+
+
+def test_runs_of_several_loads_are_compared_where_they_share_one() -> None:
+    """Two at once in the one and sixteen in the other are no change of the engine."""
+    light = [replace(each, load="closed 2") for each in run(0.0, seed=1)]
+    heavy = [replace(each, load="closed 8") for each in run(0.5, seed=1, first=100)]
+    heavier = [replace(each, load="closed 16") for each in run(2.0, seed=2)]
+    chance = random.Random(5).random
+    comparison = compare([*light, *heavy], [*heavy, *heavier], names=("a", "b"), chance=chance)
+    assert comparison.loads == ("closed 8",)
+    assert (comparison.pairs, comparison.requests_a.ok) == (60, 60)
+    assert comparison.changes[0].difference == 0
+    alone = compare(light, heavier, names=("a", "b"), chance=chance)
+    assert (alone.loads, alone.pairs) == ((), 60)

@@ -137,6 +137,11 @@ RECORDS: dict[str, tuple[str, Any]] = {
             b="b.jsonl",
             pairs=0,
             target_a=SERVED,
+            requests_a=RequestCounts(ok=8, failed=0),
+            requests_b=RequestCounts(ok=4, failed=4, failures={"drop": 4}),
+            errors=MetricChange(
+                metric="error_rate", a=0, b=0.5, difference=0.5, low=0.1, high=0.8, is_worse=True
+            ),
             changes=tuple(
                 MetricChange(
                     metric=metric, a=0.1, b=0.2, difference=0.1, low=0.05, high=0.15, is_worse=worse

@@ -251,7 +251,8 @@ def test_a_soak_goes_on_for_the_time_asked(healthy: str) -> None:
     arguments = ("--only", "basics.chat", "--hours", "0.0003")
     result = heavylift("verify", healthy, "--profile", "soak", *arguments, "--json")
     found = {check["id"] for check in documented(result)["checks"]}
-    assert {"basics.chat", "soak.errors", "soak.first_token", "soak.pace"} == found
+    of_the_run = {"soak.errors", "soak.first_token", "soak.pace", "soak.host_memory"}
+    assert {"basics.chat", *of_the_run} == found
     assert "USE078" in str(heavylift("verify", healthy, "--hours", "1").exception)
 
 
@@ -353,6 +354,16 @@ def test_quality_keeps_its_json_contract(tmp_path: Path) -> None:
     assert max(map(len, own)) <= 80, max(own, key=len)
 
 
+def test_quality_says_what_it_can_see_before_it_asks(healthy: str) -> None:
+    """Eighty questions of one group: 9.9 points, of a margin of five; nothing of it in the JSON."""
+    options = ("--group", "facts", "--no-divergence", "--json")
+    result = heavylift("quality", healthy, healthy, *options)
+    first = result.stderr.splitlines()[0]
+    assert "Margin 5.0%" in first
+    assert "9.9%" in first
+    assert documented(result)["settings"]["questions"] == 80
+
+
 def test_the_page_of_a_comparison_says_what_the_screen_says(tmp_path: Path) -> None:
     """Failures apart by kind and side, the verdict in words, nothing fetched."""
     paths = [tmp_path / "ref.jsonl", tmp_path / "cand.jsonl"]
@@ -415,6 +426,7 @@ def test_too_little_data_says_how_much_more_is_needed(tmp_path: Path) -> None:
         ("USE081", {"path": "p", "detail": "d"}, Exit.USAGE),
         ("ENV060", {}, Exit.ENVIRONMENT),
         ("ENV061", {"reasons": "r"}, Exit.ENVIRONMENT),
+        ("ENV063", {"path": "p", "package": "x"}, Exit.ENVIRONMENT),
         ("WIRE060", {"url": "u", "failure": "f", "status": 1, "message": "m"}, Exit.ENGINE),
         ("WIRE061", {"url": "u"}, Exit.ENGINE),
         ("VER020", {}, Exit.NEGATIVE),

@@ -64,6 +64,9 @@ def test_a_deployment_is_equivalent_to_its_like() -> None:
     assert comparison.same_text == comparison.same_text_floor == 1
     assert comparison.candidate.variant == "int4"
     assert comparison.candidate.model == "scripted"
+    # A batch of other width computes other last digits: how both were asked is part of the result.
+    assert comparison.settings["concurrency"] == 8
+    assert comparison.settings["temperature"] == 0.0
 
 
 @pytest.mark.parametrize("samples", [1, 3])

@@ -28,13 +28,20 @@ QUESTION = Question(
 RIGHT = "Here it is:\n```python\ndef double(x):\n    return 2 * x\n```\nDone."
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Sandbox:
-    """One that holds; machines that offer none refuse, which has a test of its own."""
-    try:
-        return asyncio.run(open_sandbox())
-    except HeavyliftError as refusal:
-        pytest.skip(f"no way to isolate a program here: {refusal}")
+@pytest.fixture(scope="module", params=["bubblewrap", "unshare"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    """Each way to isolate that holds here; where none does the command refuses, which has a test
+    of its own.
+    """
+    way = next((each for each in module.ways() if each.name == request.param), None)
+    if way is None:
+        pytest.skip(f"{request.param} is not installed here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ways", lambda: (way,))
+        try:
+            return asyncio.run(open_sandbox())
+        except HeavyliftError as refusal:
+            pytest.skip(f"{request.param} isolates nothing here: {refusal}")
 
 
 def ran(sandbox: Sandbox, source: str, seconds: float = 10.0) -> Ran:
@@ -91,6 +98,24 @@ def test_a_sandbox_that_leaks_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "ways", tuple)
     with pytest.raises(HeavyliftError, match="not found"):
         asyncio.run(open_sandbox())
+
+
+def test_a_home_that_is_the_folder_for_temporary_files_is_no_leak(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in many containers: what is written there does not arrive outside."""
+    monkeypatch.setenv("HOME", "/tmp")  # noqa: S108 - as it is in containers
+    assert asyncio.run(module._leak(sandbox)) is None
+
+
+def test_what_arrives_outside_is_a_leak_and_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is called inside."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_one = Sandbox(name="none", command=("/usr/bin/env",), builds_root=False)
+    assert asyncio.run(module._leak(open_one)) == "writing"
+    assert not list(tmp_path.iterdir())
 
 
 # --- grading -------------------------------------------------------------------------------------

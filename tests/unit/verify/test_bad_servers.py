@@ -15,9 +15,6 @@ from heavylift.verify.records import Profile, Status, Verification
 from heavylift.verify.suites import shipped
 
 HEALTHY_RUNS = 50
-RARE = 2
-"""A bad server that spoils fewer requests than every second needs the trials of acceptance."""
-TRIALS = {check.id: check.trials for check in shipped()}
 
 
 @pytest.mark.parametrize("server", BAD_SERVERS, ids=lambda server: server.name)
@@ -25,8 +22,7 @@ def test_a_bad_server_is_caught_by_the_right_check_with_the_right_name(
     verify: Callable[..., Verification], server: BadServer
 ) -> None:
     """And the whole verification fails, or warns where the check only warns."""
-    check_is_short = Profile.SMOKE in TRIALS.get(server.caught_by, {Profile.SMOKE: 1})
-    profile = Profile.SMOKE if server.every <= RARE and check_is_short else Profile.ACCEPTANCE
+    profile = Profile(server.profile)
     only = () if server.fault is None and not server.is_front else (server.caught_by,)
     against = load("obliging") if server.is_front else None
     verification = verify(server.scenario(), profile=profile, only=only, against=against)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from heavylift.cli.text import keys
 from heavylift.devserver.bad import bad_server
@@ -19,7 +21,7 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import FactKind, Golden
 from heavylift.verify.judge import schema_problem
-from heavylift.verify.probes.tools import schemas
+from heavylift.verify.probes.schemas import family_member, made, schemas
 from heavylift.verify.records import Profile, Status, Verification
 from heavylift.verify.suites import PROBES, chosen, decode, golden_checks, own, shipped
 
@@ -204,3 +206,37 @@ def test_the_schemas_have_examples_and_counterexamples(
     """The obliging engine's example is valid, and an empty object is not."""
     assert schema_problem(example(schema, schema), schema) is None, name
     assert schema_problem({}, schema) is not None
+
+
+def test_made_schemas_are_schemas_with_examples() -> None:
+    """Three hundred: valid themselves, filled by the obliging engine, no two alike but few; all the
+    features are among them.
+    """
+    texts = set()
+    for seed in range(300):
+        schema = made(random.Random(seed).random)
+        Draft202012Validator.check_schema(schema)
+        assert schema_problem(example(schema, schema), schema) is None, schema
+        assert schema_problem({}, schema) is not None
+        texts.add(json.dumps(schema, ensure_ascii=False, sort_keys=True))
+    assert len(texts) > 290
+    everything = "".join(texts)
+    for feature in (
+        "enum",
+        "anyOf",
+        "$ref",
+        "minItems",
+        "multipleOf",
+        "maximum",
+        "maxLength",
+        "名前",
+    ):
+        assert feature in everything, feature
+
+
+def test_known_schemas_come_first_and_then_made_ones() -> None:
+    """Each known one streamed and whole; then never the same again."""
+    chance = random.Random(1).random
+    names = [family_member(number, chance)[0] for number in range(2 * len(schemas()) + 4)]
+    known = [name for name, _ in schemas()]
+    assert names == [*known, *known, "made", "made", "made", "made"]

@@ -112,6 +112,8 @@ def test_messages_become_items() -> None:
                 {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}},
             ]},
             {"role": "tool", "tool_call_id": "t", "content": "4"},
+            {"role": "assistant", "content": "four"},
+            {"role": "assistant", "content": [{"type": "text", "text": "five"}]},
         ),
         max_tokens=9,
         extra={
@@ -124,7 +126,13 @@ def test_messages_become_items() -> None:
     assert body["stream"] is True
     assert [item.get("type", item.get("role")) for item in body["input"]] == [
         "system", "user", "reasoning", "function_call", "function_call_output",
+        "message", "message",
     ]  # fmt: skip
+    # llama.cpp takes an earlier answer only as it was given out, with every field.
+    said, in_parts = body["input"][5:]
+    assert (said["role"], said["status"]) == ("assistant", "completed")
+    assert said["content"] == [{"type": "output_text", "text": "four", "annotations": []}]
+    assert in_parts["content"][0]["text"] == "five"
     assert body["input"][1]["content"][1] == {"type": "input_image", "image_url": "data:x"}
     assert body["tools"] == [{"type": "function", "name": "f", "parameters": {}}]
     assert body["text"]["format"] == {"type": "json_schema", "name": "n", "schema": {}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from heavylift.bench.records import Distribution, LoadKind, Report, Sample, Stage
-from heavylift.bench.stats import DEFINITIONS
+from heavylift.bench.stats import DEFINITIONS, headline
 from heavylift.cli.pages import page, svg
 from heavylift.cli.screens.bench import load_word, verdict_lines
 from heavylift.cli.screens.served import served_line
@@ -33,9 +33,10 @@ def _parts(report: Report, samples: Sequence[Sample]) -> Iterator[str]:
     yield page.table(text("bench.page_headers").split("|"), map(_stage_row, report.stages))
     yield page.heading(text("bench.section.latency"))
     yield page.table(("", *_STATISTICS), _latency_rows(report))
+    yield page.heading(text("bench.plot.curve"))
     yield _curve(report.stages)
-    yield from _distributions(samples)
-    yield _timeline(samples)
+    yield from _distributions(samples, report.stages)
+    yield from _timeline(samples, headline(report.stages, report.found))
     yield from _server(report.stages)
     yield from _gpus(report.stages)
     yield from _forecasts(report.stages)
@@ -99,22 +100,31 @@ def _curve(stages: Sequence[Stage]) -> str:
     )
 
 
-def _distributions(samples: Sequence[Sample]) -> Iterator[str]:
-    good = [sample for sample in samples if sample.failure is None]
+def _distributions(samples: Sequence[Sample], stages: Sequence[Stage]) -> Iterator[str]:
+    """A line for each stage: one line over all loads would be the latency of none."""
+    words = {stage.load.label: load_word(stage.load) for stage in stages}
     for metric in ("ttft", "tpot"):
-        values = [getattr(sample, f"{metric}_s") for sample in good]
-        known = [value * 1e3 for value in values if value is not None]
-        if known:
+        by_load: dict[str | None, list[float]] = {}
+        for sample in samples:
+            value = getattr(sample, f"{metric}_s")
+            if sample.failure is None and value is not None:
+                by_load.setdefault(sample.load, []).append(value * 1e3)
+        if by_load:
             yield page.heading(text(f"bench.plot.{metric}"))
             yield svg.plot(
-                [svg.cumulative(metric.upper(), known)],
+                [
+                    svg.cumulative(words.get(load or "", metric.upper()), values)
+                    for load, values in by_load.items()
+                ],
                 x_label=text("bench.axis.ms"),
                 y_label=text("bench.axis.share"),
                 title=text(f"bench.plot.{metric}"),
             )
 
 
-def _timeline(samples: Sequence[Sample]) -> str:
+def _timeline(samples: Sequence[Sample], stage: Stage) -> Iterator[str]:
+    """The requests of the headline stage: every stage has a clock of its own."""
+    shown = [sample for sample in samples if sample.load in (None, stage.load.label)]
     spans = [
         svg.Span(
             start=sample.started_s,
@@ -122,16 +132,16 @@ def _timeline(samples: Sequence[Sample]) -> str:
             end=sample.ended_s,
             failed=sample.failure is not None,
         )
-        for sample in sorted(samples, key=lambda sample: sample.started_s)[:_MOST_ROWS]
+        for sample in sorted(shown, key=lambda sample: sample.started_s)[:_MOST_ROWS]
     ]
-    if not spans:
-        return ""
-    return page.heading(text("bench.plot.timeline")) + svg.timeline(
-        spans,
-        x_label=text("bench.axis.s"),
-        y_label=text("bench.axis.requests"),
-        title=text("bench.plot.timeline"),
-    )
+    if spans:
+        yield page.heading(f"{text('bench.plot.timeline')} · {load_word(stage.load)}")
+        yield svg.timeline(
+            spans,
+            x_label=text("bench.axis.s"),
+            y_label=text("bench.axis.requests"),
+            title=text("bench.plot.timeline"),
+        )
 
 
 def _server(stages: Sequence[Stage]) -> Iterator[str]:

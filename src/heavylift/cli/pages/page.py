@@ -16,6 +16,7 @@ table { border-collapse: collapse; width: 100%; }
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child { text-align: left; }
 td.words, th.words { text-align: left; overflow-wrap: anywhere; }
+td.words { min-width: 6rem; }
 svg { width: 100%; height: auto; font: 11px system-ui, sans-serif; background: #fff; fill: #333; }
 .ok { color: #2e7d32; } .fail { color: #c62828; font-weight: 600; } .warn { color: #b26a00; }
 dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }

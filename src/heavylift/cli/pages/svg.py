@@ -49,8 +49,10 @@ def plot(series: Sequence[Series], *, x_label: str, y_label: str, title: str) ->
         return f"{_x(point[0], x_ticks):.1f},{_y(point[1], y_ticks):.1f}"
 
     parts = _frame(x_ticks, y_ticks, x_label, y_label)
+    names = []
     for number, each in enumerate(drawn):
         colour = COLOURS[number % len(COLOURS)]
+        names.append(_legend(each.name, number, colour))
         if each.joined:
             path = " ".join(place(point) for point in each.points)
             parts.append(
@@ -58,8 +60,7 @@ def plot(series: Sequence[Series], *, x_label: str, y_label: str, title: str) ->
             )
         if not each.joined or len(each.points) <= _DOTTED:
             parts += [_dot(place(point), colour) for point in each.points]
-        parts.append(_legend(each.name, number, colour))
-    return _svg(parts, title)
+    return _svg([*parts, *names], title)
 
 
 def cumulative(name: str, values: Sequence[float], points: int = 200) -> Series:
@@ -102,6 +103,8 @@ def timeline(spans: Sequence[Span], *, x_label: str, y_label: str, title: str) -
     return _svg(parts, title)
 
 
+_LETTER: Final = 8
+"""Width that a letter of a legend has at most."""
 _DOTTED: Final = 40
 """Up to that many points are marked on their line: more would hide it."""
 
@@ -155,7 +158,11 @@ def _dot(place: str, colour: str) -> str:
 
 def _legend(name: str, number: int, colour: str) -> str:
     y = _TOP + 14 * (number + 1)
+    # A ground of its own: a line that runs behind a name would make it unreadable.
+    ground = 24 + _LETTER * len(name)
     return (
+        f'<rect x="{_LEFT + 4}" y="{y - 10}" width="{ground}" height="14" fill="#fff" '
+        'opacity="0.85"/>'
         f'<rect x="{_LEFT + 8}" y="{y - 8}" width="10" height="10" fill="{colour}"/>'
         f"{_text(_LEFT + 24, y + 1, name, 'start')}"
     )

@@ -8,6 +8,9 @@ from heavylift.devserver.bad import BadServer
 
 
 def lines(record: Sequence[BadServer]) -> Iterator[str]:
-    """One line each: the name, the check that must catch it, and what it must call it."""
+    """One line each: the name, the check that must catch it, and what it must call it; the profile
+    that asks often enough, where that is not the shortest.
+    """
     for server in record:
-        yield f"{server.name:<25} {server.caught_by:<28} {server.called}"
+        profile = "" if server.profile == "smoke" else f" ({server.profile})"
+        yield f"{server.name:<23} {server.caught_by:<26} {server.called}{profile}"

@@ -81,6 +81,7 @@ def _details(record: Report) -> Iterator[str]:
         cpu=f"{client.cpu_ratio:.0%}",
         delay_ms=f"{client.schedule_delay_p99_s * 1e3:.1f}",
     )
+    yield _waits(record)
     for key, value in (
         ("prompt", stage.prompt_tokens_mean),
         ("output", stage.output_tokens_mean),
@@ -106,6 +107,18 @@ def _details(record: Report) -> Iterator[str]:
     if stage.requests.failures:
         listed = ", ".join(f"{name} {count}" for name, count in stage.requests.failures.items())
         yield text("bench.failures", listed=listed)
+
+
+def _waits(record: Report) -> str:
+    """How long the client would have waited for each phase before it gave a request up."""
+
+    def shown(name: str) -> str:
+        seconds = record.settings.get(f"limit_{name}_s")
+        return text("bench.no_limit") if seconds is None else f"{seconds:g} s"
+
+    return text(
+        "bench.waits", **{name: shown(name) for name in ("connect", "first_byte", "gap", "total")}
+    )
 
 
 def _forecast(stage: Stage) -> Iterator[str]:

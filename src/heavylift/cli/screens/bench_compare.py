@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heavylift.bench.records import Comparison
-from heavylift.cli.cells import left, right
+from heavylift.cli.cells import left, right, wrap
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.served import served_line
 from heavylift.cli.text import text
@@ -19,6 +19,8 @@ def lines(record: Comparison) -> Iterator[str]:
             yield f"{name}: {served_line(target)}"
             if target.is_quantised:
                 yield f"{glyphs()['warn']} {text('served.warn_quantised')}"
+    if record.loads:
+        yield from wrap(text("bench.compared_loads", loads=", ".join(record.loads)))
     key = "bench.paired" if record.pairs else "bench.unpaired"
     yield text(key, pairs=record.pairs)
     metric, a, b, difference, interval = text("bench.compare_headers").split("|")
@@ -31,3 +33,15 @@ def lines(record: Comparison) -> Iterator[str]:
             f"{glyphs()[mark]} {change.metric:<9}{change.a * 1e3:>10.1f}{change.b * 1e3:>10.1f}"
             f"{change.difference * 1e3:>+9.1f}  {bounds:<20} {text(f'bench.{word}')}"
         )
+    errors = record.errors
+    mark, word = words[errors.is_worse]
+    yield f"{glyphs()[mark]} " + text(
+        "bench.compared_errors",
+        failed_a=record.requests_a.failed,
+        all_a=record.requests_a.ok + record.requests_a.failed,
+        failed_b=record.requests_b.failed,
+        all_b=record.requests_b.ok + record.requests_b.failed,
+        low=f"{errors.low:+.1%}",
+        high=f"{errors.high:+.1%}",
+        word=text(f"bench.{word}"),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from heavylift.stats import Chance
 from heavylift.verify.judge import reply_failure
@@ -43,12 +43,22 @@ class Server:
     health: Failure | None = None
 
 
+class Remote(Protocol):
+    """Pictures behind addresses; see `heavylift.verify.remote`."""
+
+    def offer(self, png: bytes) -> str | None:
+        """The address of a picture; None where the server under test could not reach it."""
+
+    def was_fetched(self, url: str) -> bool:
+        """True when somebody asked for it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     """One trial's surroundings. `number` counts the trials of a check from 0; `chance` is its own
     and seeded. `markers`: strings that belong in no answer. `answer_tokens`: room for an answer,
     with the thinking before it. `prose`: text to fill prompts with. `earlier`: what an
-    earlier release answered.
+    earlier release answered. `remote`: pictures that are somewhere else.
     """
 
     server: Server
@@ -59,6 +69,7 @@ class Situation:
     prose: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     earlier: Mapping[str, str] = field(default_factory=dict)
+    remote: Remote | None = None
 
     def ask(
         self,

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any, Final
 
 from heavylift.media import media_url, plain_avi, tone_wav, wide_png
-from heavylift.pictures import COLOURS, Shape, data_url, draw_number, draw_shape
+from heavylift.pictures import COLOURS, Shape, data_url, draw_number, draw_shape, encode_png
 from heavylift.verify.judge import wrong_text
-from heavylift.verify.probes.base import Params, Probe, Situation, refused, shown, verdict
+from heavylift.verify.probes.base import (
+    REFUSED,
+    Params,
+    Probe,
+    Situation,
+    refused,
+    shown,
+    verdict,
+)
 from heavylift.verify.records import Trial
 from heavylift.wire.failures import Failure
 
@@ -80,21 +89,57 @@ def oversize(situation: Situation, params: Params) -> Probe:
     return Trial(reason=None if fine else str(outcome.failure), evidence=shown(outcome))
 
 
-_MADE: Final = {
-    "video": lambda: {"url": media_url("video/avi", plain_avi(COLOURS["red"]))},
-    "audio": lambda: {"data": base64.b64encode(tone_wav()).decode(), "format": "wav"},
-}
+def remote(situation: Situation, _: Params) -> Probe:
+    """A picture behind an address is refused, or fetched and seen: which of them, is reported.
 
-
-def offered(situation: Situation, params: Params) -> Probe:
-    """Whether a kind of input is taken at all: reported, not demanded.
-
-    Params: `part`, the name of the content part, and its `value`, or what is `made` here for it
-    (`video`: two seconds of red; `audio`: half a second of a tone).
+    A server that fetches what users name reaches what is near it, so refusing is no fault; one that
+    answers without having fetched tells of a picture it never saw.
     """
-    value = _MADE[params["made"]]() if "made" in params else params["value"]
-    part = {"type": params["part"], params["part"]: value}
-    content = [part, {"type": "text", "text": "What is this?"}]
+    colour, figure = _NAMES[situation.pick(len(_NAMES))], list(Shape)[situation.pick(len(Shape))]
+    host = situation.remote
+    url = None if host is None else host.offer(encode_png(draw_shape(figure, COLOURS[colour])))
+    if host is None or url is None:
+        evidence = "a server elsewhere cannot reach a picture of this machine"
+        return Trial(reason="not_reachable", evidence=evidence, undecided=True)
+    question = "Which colour and shape (square, circle, triangle) is in the picture?"
+    (outcome,) = yield (situation.ask(_content(question, url)),)
+    fetched = host.was_fetched(url)
+    if outcome.failure is not None and not fetched:
+        return Trial(reason=str(outcome.failure), evidence=shown(outcome), unsupported=True)
+    if not fetched:
+        return verdict("never_fetched", outcome)
+    failed = situation.failed(outcome)
+    if failed is not None:
+        return replace(failed, evidence=f"fetched: {failed.evidence}")
+    reasons = [wrong_text(outcome.reply, word) for word in (colour, figure)]
+    return verdict(next(filter(None, reasons), None), outcome)
+
+
+def film(situation: Situation, _: Params) -> Probe:
+    """Whether a film is taken is reported; where it is, its one colour is told.
+
+    A part that is passed over without a word is told from one that was seen.
+    """
+    colour = _NAMES[situation.pick(len(_NAMES))]
+    part = {"url": media_url("video/avi", plain_avi(COLOURS[colour]))}
+    content = [
+        {"type": "video_url", "video_url": part},
+        {"type": "text", "text": "Which colour is the film? Answer with the colour."},
+    ]
+    (outcome,) = yield (situation.ask(content),)
+    if outcome.failure in REFUSED:
+        return Trial(reason=str(outcome.failure), evidence=shown(outcome), unsupported=True)
+    failed = situation.failed(outcome)
+    return failed or verdict(wrong_text(outcome.reply, colour), outcome)
+
+
+def sound(situation: Situation, _: Params) -> Probe:
+    """Whether sound is taken at all: reported, not demanded. It is half a second of a tone."""
+    part = {"data": base64.b64encode(tone_wav()).decode(), "format": "wav"}
+    content = [
+        {"type": "input_audio", "input_audio": part},
+        {"type": "text", "text": "What is this?"},
+    ]
     (outcome,) = yield (situation.ask(content),)
     if outcome.failure is None:
         return verdict(None, outcome)

@@ -9,6 +9,7 @@ import msgspec
 
 from heavylift.verify.judge import schema_problem, wrong_text
 from heavylift.verify.probes.base import Params, Probe, Situation, refused, shown, verdict
+from heavylift.verify.probes.schemas import family_member, object_of, schemas
 from heavylift.verify.records import Trial
 from heavylift.wire.client import Outcome
 from heavylift.wire.failures import UNDECODABLE, Failure
@@ -40,46 +41,10 @@ WEATHER: Final[Mapping[str, Any]] = {
 }
 
 
-def _object(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-        **more,
-    }
-
-
-def schemas() -> tuple[tuple[str, dict[str, Any]], ...]:
-    """The family: each feature of JSON schema that argument parsers have stumbled over."""
-    text, whole = {"type": "string", "maxLength": 40}, {"type": "integer"}
-    point = _object({"x": {"type": "number"}, "y": {"type": "number"}})
-    node = _object({"name": text, "child": {"anyOf": [{"$ref": "#/$defs/leaf"}, {"type": "null"}]}})
-    return (
-        ("string", _object({"title": text})),
-        ("integer", _object({"count": {"type": "integer", "minimum": 1, "maximum": 9}})),
-        ("number", _object({"ratio": {"type": "number", "minimum": 0.0, "maximum": 1.0}})),
-        ("boolean", _object({"active": {"type": "boolean"}})),
-        ("enum", _object({"colour": {"type": "string", "enum": ["red", "green", "blue"]}})),
-        ("const", _object({"version": {"const": 2}})),
-        ("nullable", _object({"note": {"type": ["null", "string"]}})),
-        ("array", _object({"numbers": {"type": "array", "items": whole, "minItems": 2}})),
-        ("nested", _object({"outer": _object({"inner": _object({"value": whole})})})),
-        ("objects", _object({"points": {"type": "array", "items": point, "minItems": 1}})),
-        ("ref", _object({"from": {"$ref": "#/$defs/p"}}, **{"$defs": {"p": point}})),
-        ("any_of", _object({"id": {"anyOf": [whole, {"type": "string", "enum": ["none"]}]}})),
-        ("recursive", _object({"root": node}, **{"$defs": {"leaf": _object({"name": text})}})),
-        ("unicode", _object({"größe": whole, "名前": text})),
-        ("multiple", _object({"minutes": {"type": "integer", "multipleOf": 5, "minimum": 5}})),
-        ("many", _object({f"field_{number}": whole for number in range(12)})),
-    )
-
-
 def forced(situation: Situation, _: Params) -> Probe:
     """A call that is required comes, to the right tool, with arguments its schema allows."""
-    family = schemas()
-    name, schema = family[situation.number % len(family)]
-    streams = situation.number // len(family) % 2 == 0
+    name, schema = family_member(situation.number, situation.chance)
+    streams = situation.number // len(schemas()) % 2 == 0
     tool = {
         "type": "function",
         "function": {
@@ -186,7 +151,7 @@ def in_pieces(situation: Situation, _: Params) -> Probe:
         "function": {
             "name": "save_sentences",
             "description": "Save four sentences.",
-            "parameters": _object(names),
+            "parameters": object_of(names),
         },
     }
     (outcome,) = yield (
@@ -205,8 +170,7 @@ def in_pieces(situation: Situation, _: Params) -> Probe:
 
 def structured(situation: Situation, params: Params) -> Probe:
     """An answer in the form asked for: any JSON object, or one that a schema allows."""
-    family = schemas()
-    name, schema = family[situation.number % len(family)]
+    name, schema = family_member(situation.number, situation.chance)
     form: dict[str, Any] = {"type": params["form"]}
     if params["form"] == "json_schema":
         form["json_schema"] = {"name": name, "schema": schema, "strict": True}
@@ -226,7 +190,8 @@ def structured(situation: Situation, params: Params) -> Probe:
     try:
         value = msgspec.json.decode(outcome.reply.text)
     except UNDECODABLE:
-        return verdict("not_json", outcome)
+        cut = outcome.reply.finish_reason == "length"
+        return verdict("truncated" if cut else "not_json", outcome)
     if params["form"] == "json_object":
         return verdict(None if isinstance(value, dict) else "not_json", outcome)
     problem = schema_problem(value, schema)
@@ -249,6 +214,8 @@ def _tool_trouble(situation: Situation, outcome: Outcome) -> Trial | None:
     reply = outcome.reply
     if not reply.tool_calls and any(marker in reply.reasoning for marker in situation.markers):
         return verdict("call_in_thinking", outcome)
+    if reply.failure is Failure.TOOL_ARGUMENTS_INVALID and reply.finish_reason == "length":
+        return verdict("truncated", outcome)  # cut at the room it had, not made wrong
     if reply.failure is not None:
         return verdict(str(reply.failure), outcome)
     if not reply.tool_calls:
