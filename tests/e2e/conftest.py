@@ -101,7 +101,9 @@ def start(engine_home: Path, tmp_path: Path, api_key: str) -> Serve:  # noqa: AR
 
 
 @pytest.fixture
-def deployed(engine_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
+def deployed_embedded(
+    engine_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Field]:
     """A field of deployments with a home of its own that has the engine."""
     home = tmp_path / "home"
     (home / "data").mkdir(parents=True)

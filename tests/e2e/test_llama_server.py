@@ -232,7 +232,7 @@ def test_a_repository_and_its_file_are_taken_as_words(commands: list[Emitted]) -
 
 
 def test_a_written_recipe_is_started_read_and_compared_with_its_plan(
-    deployed: Field,
+    deployed_embedded: Field,
     heavylift: Command,
     smollm2: Path,
     tmp_path: Path,
@@ -254,7 +254,7 @@ def test_a_written_recipe_is_started_read_and_compared_with_its_plan(
         *("-o", str(recipe)),
     )
     assert code == 0, err
-    deployed.names.append("d")
+    deployed_embedded.names.append("d")
     code, _, err = heavylift("up", str(recipe), "--name", "d", "--no-verify")
     assert code == 0, err
     status = status_of(heavylift)
@@ -262,7 +262,7 @@ def test_a_written_recipe_is_started_read_and_compared_with_its_plan(
     asked = {"prompt": "The capital of France is", "max_tokens": 4}
     assert call(port, "/v1/completions", asked)["model"] == model
 
-    terms = compared(deployed, recipe)
+    terms = compared(deployed_embedded, recipe)
     assert terms["kv_cache"].measured_bytes == 2048 * 30 * 3 * 64 * 2 * 2
     assert terms["kv_cache"].agreement is Agreement.EQUAL
     assert {"weights", "workspace.compute_buffer"} <= terms.keys()
@@ -279,7 +279,7 @@ def test_a_written_recipe_is_started_read_and_compared_with_its_plan(
     (compute,) = (each for each in plan.terms if each.id == "workspace.compute_buffer")
     assert compute.kind is Kind.MEASURED
 
-    family = deployed.everything()
+    family = deployed_embedded.everything()
     assert heavylift("down", "d")[0] == 0
     assert status_of(heavylift)["phase"] == "stopped"
     assert family

@@ -33,6 +33,12 @@ from heavylift.state.deployments import deployments_path, open_deployments
 pytestmark = pytest.mark.e2e
 
 
+@pytest.fixture
+def deployed(deployed_embedded: Field) -> Field:
+    """A field of deployments with the embedded engine."""
+    return deployed_embedded
+
+
 def test_a_model_is_served_verified_killed_restarted_rolled_back_and_stopped(
     deployed: Field, heavylift: Command
 ) -> None:
