@@ -67,17 +67,35 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
     return connection
 
 
-@contextlib.contextmanager
-def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """The database at `path` as it lies there, for a folder that takes no files of SQLite's own.
-    Raises STA003 when it cannot be read.
+def open_where_it_lies(path: Path, schema: Schema) -> sqlite3.Connection:
+    """As `open_database`; a database in a folder that takes no files of SQLite's own is opened to
+    be read, as it lies there. Raises as `open_database`.
     """
     try:
-        address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-        with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
-            yield connection
-    except sqlite3.Error as problem:
-        raise HeavyliftError("STA003", {"path": str(path), "detail": str(problem)}) from problem
+        return open_database(path, schema)
+    except HeavyliftError as error:
+        if error.code != "STA003" or not path.is_file() or os.access(path.parent, os.W_OK):
+            raise
+        return _to_be_read(path, schema, error)
+
+
+def _to_be_read(path: Path, schema: Schema, why_not: HeavyliftError) -> sqlite3.Connection:
+    """Nobody else has it open: their files would have been there for us. Raises `why_not` for what
+    is no database of this version.
+    """
+    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    try:
+        connection = sqlite3.connect(address, uri=True, isolation_level=None)
+    except sqlite3.Error:
+        raise why_not from None
+    try:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.Error:
+        found = None
+    if found != schema.version:
+        connection.close()
+        raise why_not
+    return connection
 
 
 @contextlib.contextmanager

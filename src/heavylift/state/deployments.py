@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shlex
 import sqlite3
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from heavylift.records.plan import Layout
 from heavylift.records.receipt import Receipt
 from heavylift.records.release import Release, Verdict
 from heavylift.state import paths
-from heavylift.state.db import Schema, open_database, transaction
+from heavylift.state.db import Schema, open_where_it_lies, transaction
 
 SCHEMA: Final = Schema(
     migrations=(
@@ -230,9 +231,9 @@ def deployments_path() -> Path:
 def open_deployments(path: Path) -> Iterator[Deployments]:
     """The store at `path`. Raises as `db.open_database`."""
     try:
-        connection = open_database(path, SCHEMA)
+        connection = open_where_it_lies(path, SCHEMA)
     except HeavyliftError as error:
-        if error.code != "STA003" or not path.is_file():
+        if error.code != "STA003" or not path.is_file() or not os.access(path.parent, os.W_OK):
             raise
         # It holds what was begun and measured here: put aside, a new one is begun.
         aside = f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.broken')}"

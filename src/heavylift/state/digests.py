@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from heavylift.checkpoint.integrity import FileIdentity
-from heavylift.state.db import Schema, open_database, open_read_only
+from heavylift.state.db import Schema, open_database, open_where_it_lies
 from heavylift.state.paths import state_dir
 
 _SCHEMA: Final = Schema(
@@ -102,10 +102,7 @@ def accepted_at(models: Iterable[str], path: Path | None = None) -> str | None:
     place = path or default_path()
     if not place.is_file():
         return None
-    if os.access(place.parent, os.W_OK):
-        with DigestStore(place) as store:
-            return store.accepted_at(models)
-    with open_read_only(place) as connection:
+    with contextlib.closing(open_where_it_lies(place, _SCHEMA)) as connection:
         return _first_accepted(connection, models)
 
 
