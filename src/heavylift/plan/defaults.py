@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
@@ -113,6 +114,17 @@ def resolve(
         defaults=tuple(filling.taken),
         receipt=receipt,
         cards=cards,
+    )
+
+
+def with_kv_dtype(subject: Subject, dtype: KvDtypeRule) -> Subject:
+    """The subject that `resolve` makes where this KV dtype of its engine is stated."""
+    return replace(
+        subject,
+        kv_dtype=dtype.name,
+        kv_dtype_bytes=dtype.bytes_per_element,
+        kv_scale_bytes=dtype.scale_bytes_per_vector,
+        defaults=tuple(each for each in subject.defaults if each.name != "kv_cache_dtype"),
     )
 
 

@@ -184,6 +184,26 @@ def memory(subject: Subject, layout: Layout) -> Memory:
     )
 
 
+def capacity_at_best(subject: Subject, layout: Layout) -> Capacity:
+    """The verdict of the stage with most weights alone: that of the whole layout is no better.
+
+    Fits, where stages cannot be judged apart: with measured terms and among unlike cards.
+    """
+    if subject.cards or subject.receipt is not None:
+        return Capacity.FITS
+    account = subject.knowledge.remembered(
+        ("heaviest", subject.account_key, layout), lambda: _heaviest(subject, layout)
+    )
+    # What is free after load on this stage alone is no less than on the one that leaves least.
+    return _worst_of(_against(account, each) for each in budgets(subject, (account,), subject.gpu))
+
+
+def _heaviest(subject: Subject, layout: Layout) -> Account:
+    every = stages(subject, layout)
+    stage = max(every, key=lambda each: stage_bytes(subject, layout, each)[0])
+    return _account(subject, layout, stage, _cache(subject, layout))
+
+
 def _least_card(subject: Subject, layout: Layout, stage: Stage) -> GpuFacts:
     """Of the cards of a stage's ranks the one with the least memory. Ranks are counted through
     tensor, then pipeline, then data parallel ranks.
@@ -198,12 +218,22 @@ def _least_card(subject: Subject, layout: Layout, stage: Stage) -> GpuFacts:
 
 
 def _accounts(subject: Subject, layout: Layout) -> tuple[tuple[Account, ...], CacheModel]:
-    cache = cache_model(subject, layout)
-    accounts = tuple(
-        Account(stage=stage, terms=_terms(subject, layout, stage, cache))
-        for stage in stages(subject, layout)
-    )
+    cache = _cache(subject, layout)
+    accounts = tuple(_account(subject, layout, stage, cache) for stage in stages(subject, layout))
     return accounts, cache
+
+
+def _cache(subject: Subject, layout: Layout) -> CacheModel:
+    return subject.knowledge.remembered(
+        ("cache", subject.account_key, layout), lambda: cache_model(subject, layout)
+    )
+
+
+def _account(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) -> Account:
+    return subject.knowledge.remembered(
+        ("account", subject.account_key, layout, stage.index),
+        lambda: Account(stage=stage, terms=_terms(subject, layout, stage, cache)),
+    )
 
 
 def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) -> tuple[Term, ...]:
@@ -339,13 +369,15 @@ def budgets(subject: Subject, accounts: Sequence[Account], card: GpuFacts) -> tu
 
 def capacity_verdict(memory: Memory) -> Capacity:
     """Fits, tight or does not fit: the worst answer over stages and budgets."""
-    answers = [
+    return _worst_of(
         _against(account, budget)
         for account in memory.accounts
         for budget in memory.budgets_of(account)
-    ]
-    order = (Capacity.DOES_NOT_FIT, Capacity.TIGHT, Capacity.FITS)
-    return min(answers, key=order.index)
+    )
+
+
+def _worst_of(answers: Iterable[Capacity]) -> Capacity:
+    return min(answers, key=(Capacity.DOES_NOT_FIT, Capacity.TIGHT, Capacity.FITS).index)
 
 
 def _against(account: Account, budget: Budget) -> Capacity:

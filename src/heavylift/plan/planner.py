@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,9 +19,15 @@ from heavylift.plan.assemble import (
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
 from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
+from heavylift.plan.memory import capacity_at_best
 from heavylift.plan.receipts import compare, layers_of, mismatch
-from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
-from heavylift.plan.support import UNPUBLISHED, publication_rank, refused_by_engine
+from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Same, Subject
+from heavylift.plan.support import (
+    UNPUBLISHED,
+    publication_rank,
+    recipes_on_card,
+    refused_by_engine,
+)
 from heavylift.records.plan import (
     EngineChoice,
     Layout,
@@ -131,34 +138,116 @@ class Ranking:
 def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
     """The best layout of a subject.
 
-    Layouts are weighed in the order they would have if each held the model with room to spare; once
-    one is found that comes before what the others could be at best, the others are left. Those that
-    do not hold even the weights are not looked at further where another does. Raises PLAN030 and
-    PLAN032 as `best_on_engine` does.
+    Those that do not hold even the weights are not looked at further where another does. Raises
+    PLAN030 and PLAN032 as `best_on_engine` does.
     """
     allowed, refused = sifted(subject, constraints)
     if not allowed:
         raise _no_layout(subject, refused)
-    weighed: dict[Layout, Candidate] = {}
-    best: tuple[list[int], int] | None = None
-    hopes = sorted((place(hoped(subject, each)), at) for at, each in enumerate(allowed))
-    for hope, at in hopes:
-        if best is not None and best <= (hope, at):
-            break
-        layout = allowed[at]
-        weighed[layout] = hopeless(subject, layout) or candidate(subject, layout)
-        here = (place(weighed[layout]), at)
-        best = here if best is None else min(best, here)
-    if all(each.weights_alone is not None for each in weighed.values()):
+    weighing = _Weighing(subject, allowed)
+    best = weighing.first()
+    if weighing.all_hopeless:
         weighed = {layout: candidate(subject, layout) for layout in allowed}
-        best = min((place(each), at) for at, each in enumerate(weighed.values()))
-    if best is None:
-        raise TypeError(allowed)
-    return Ranking(
-        best=weighed[allowed[best[1]]],
-        allowed=allowed,
-        weighed=weighed,
-        refused=refused,
+        best = min(weighed.values(), key=place)
+    else:
+        weighed = weighing.weighed
+    return Ranking(best=best, allowed=allowed, weighed=weighed, refused=refused)
+
+
+def best_that_holds(subject: Subject, allowed: tuple[Layout, ...]) -> Candidate | None:
+    """The best layout of a subject, the one that `ranked` finds; None where none holds the model:
+    then the one that misses by least is not looked for.
+    """
+    return _Weighing(subject, allowed).first_that_holds()
+
+
+def best_hope(subject: Subject, allowed: tuple[Layout, ...]) -> tuple[int, int, int]:
+    """What no layout of a subject comes before among ways to serve, as `engine_order` has it,
+    before any is weighed.
+    """
+    # Where nobody published a layout for the card, all have the same hope.
+    apart = allowed if recipes_on_card(subject) else allowed[:1]
+    return min(engine_order(hoped(subject, layout)) for layout in apart)
+
+
+class _Weighing:
+    """Layouts put in order with as little weighing as the order takes.
+
+    Each begins with its hope and is looked at more closely when it would come first: whether its
+    weights alone are too many, what its heaviest stage allows, and at last its whole account.
+    Nothing of it gets better by that, so the first that is known whole comes before all others.
+    """
+
+    def __init__(self, subject: Subject, allowed: tuple[Layout, ...]) -> None:
+        self._subject = subject
+        self._allowed = allowed
+        # In order, and so a heap as it is.
+        self._queue = list(_hopes(subject, allowed))
+        self._at_best: dict[int, Capacity] = {}
+        self._hopeless = 0
+        self.weighed: dict[Layout, Candidate] = {}
+
+    @property
+    def all_hopeless(self) -> bool:
+        """True when the weights alone were too many in every layout."""
+        return self._hopeless == len(self._allowed)
+
+    def first(self) -> Candidate:
+        """The best layout."""
+        found = self._first(only_holding=False)
+        if found is None:
+            raise TypeError(self._allowed)
+        return found
+
+    def first_that_holds(self) -> Candidate | None:
+        """The best layout; None where it does not hold the model."""
+        return self._first(only_holding=True)
+
+    def _first(self, *, only_holding: bool) -> Candidate | None:
+        queue = self._queue
+        while queue:
+            here, at = queue[0]
+            layout = self._allowed[at]
+            if only_holding and here[0] == _ANSWERS[PlanVerdict.DOES_NOT_FIT]:
+                return None
+            if layout in self.weighed:
+                return self.weighed[layout]
+            heapq.heapreplace(queue, (self._closer(here, at), at))
+        return None
+
+    def _closer(self, here: list[int], at: int) -> list[int]:
+        """Where a layout comes at best, looked at once more."""
+        subject, layout = self._subject, self._allowed[at]
+        if at not in self._at_best:
+            without = hopeless(subject, layout)
+            if without is not None:
+                self._hopeless += 1
+                self.weighed[layout] = without
+                return place(without)
+            self._at_best[at] = capacity_at_best(subject, layout)
+            at_best = place(hoped(subject, layout, self._at_best[at]))
+            if at_best != here:
+                return at_best
+        self.weighed[layout] = candidate(subject, layout)
+        return place(self.weighed[layout])
+
+
+def _hopes(subject: Subject, allowed: tuple[Layout, ...]) -> Sequence[tuple[list[int], int]]:
+    """The places that layouts would have if each held the model with room to spare, the best
+    first. What is kept of a text, and in how many bytes, does not matter to them.
+    """
+    rack = subject.rack
+    key = (
+        "hopes",
+        subject.weights_key,
+        subject.version_text,
+        subject.gpu.id,
+        (rack.nodes, rack.gpus_per_node, rack.parts),
+        Same(allowed),
+    )
+    return subject.knowledge.remembered(
+        key,
+        lambda: sorted((place(hoped(subject, each)), at) for at, each in enumerate(allowed)),
     )
 
 
@@ -170,7 +259,8 @@ def sifted(
     key = (
         "layouts",
         subject.weights_key,
-        (rack.nodes, rack.gpus_per_node),
+        # Racks of as many cards differ in being one machine or several.
+        (rack.gpu_count, rack.nodes > 1),
         # What was published for a card may add layouts.
         subject.gpu.id if ran_here(subject) else None,
         tuple(constraints.items()),
