@@ -244,8 +244,13 @@ class _Filling:
 
     def _holds_vision(self, variant: VariantFacts) -> bool:
         """Whether the variant's files hold a tower; a size alone says as little as its format."""
+        return self._knowledge.remembered(
+            ("tower", variant.format), lambda: self._tower_in(variant.format)
+        )
+
+    def _tower_in(self, file_format: str) -> bool:
         known = self._knowledge
-        same_format = [v.id for v in known.model.variants if v.format == variant.format]
+        same_format = [v.id for v in known.model.variants if v.format == file_format]
         inventories = [known.inventories[name] for name in same_format if name in known.inventories]
         return any(group.is_vision for each in inventories for group in each.groups)
 

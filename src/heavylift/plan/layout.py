@@ -203,10 +203,17 @@ def _experts(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | No
 
 
 def _split_experts(subject: Subject) -> Refusal | None:
-    """Experts split over ranks: refused by a backend that takes whole ones only."""
+    backend = whole_experts_only(subject)
+    if backend is None:
+        return None
+    return Refusal(code="backend_spreads", params={"backend": backend})
+
+
+def whole_experts_only(subject: Subject) -> str | None:
+    """The subject's MoE backend where it takes whole experts only, which no layout may split."""
     for backend in subject.scope.all(subject.engine.moe_backends):
         if backend.name == subject.moe_backend and backend.spreads_only:
-            return Refusal(code="backend_spreads", params={"backend": backend.name})
+            return backend.name
     return None
 
 

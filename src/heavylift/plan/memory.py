@@ -191,17 +191,30 @@ def capacity_at_best(subject: Subject, layout: Layout) -> Capacity:
     """
     if subject.cards or subject.receipt is not None:
         return Capacity.FITS
-    account = subject.knowledge.remembered(
-        ("heaviest", subject.account_key, layout), lambda: _heaviest(subject, layout)
+    stage, weights = subject.knowledge.remembered(
+        ("heaviest", subject.weights_key, layout), lambda: _heaviest(subject, layout)
     )
+    if weights > _most_for_weights(subject):
+        return Capacity.DOES_NOT_FIT
+    account = _account(subject, layout, stage, _cache(subject, layout))
     # What is free after load on this stage alone is no less than on the one that leaves least.
     return _worst_of(_against(account, each) for each in budgets(subject, (account,), subject.gpu))
 
 
-def _heaviest(subject: Subject, layout: Layout) -> Account:
-    every = stages(subject, layout)
-    stage = max(every, key=lambda each: stage_bytes(subject, layout, each)[0])
-    return _account(subject, layout, stage, _cache(subject, layout))
+def _heaviest(subject: Subject, layout: Layout) -> tuple[Stage, int]:
+    """The stage with most weights, and their bytes."""
+    weights = [(stage, stage_bytes(subject, layout, stage)[0]) for stage in stages(subject, layout)]
+    return max(weights, key=lambda each: each[1])
+
+
+def _most_for_weights(subject: Subject) -> int:
+    """What no weights of a rank that fits are above: the pool's budget where they lie in it."""
+    visible = subject.gpu.memory_visible.value
+    rule = subject.scope.first(subject.engine.budgets)
+    fraction = subject.gpu_memory_utilization
+    if rule is None or fraction is None or rule.base in ("none", "free_after_load"):
+        return visible
+    return min(visible, int(visible * fraction)) if Segment.WEIGHTS in rule.inside else visible
 
 
 def _least_card(subject: Subject, layout: Layout, stage: Stage) -> GpuFacts:

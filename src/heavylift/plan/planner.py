@@ -18,7 +18,14 @@ from heavylift.plan.assemble import (
 )
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
-from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
+from heavylift.plan.layout import (
+    Refusal,
+    candidates,
+    layout_rule,
+    ran_here,
+    refusal,
+    whole_experts_only,
+)
 from heavylift.plan.memory import capacity_at_best
 from heavylift.plan.receipts import compare, layers_of, mismatch
 from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Same, Subject
@@ -29,6 +36,7 @@ from heavylift.plan.support import (
     refused_by_engine,
 )
 from heavylift.records.plan import (
+    Capacity,
     EngineChoice,
     Layout,
     Note,
@@ -258,11 +266,12 @@ def sifted(
     rack = subject.rack
     key = (
         "layouts",
-        subject.weights_key,
+        # All that an engine's word on a layout rests on, beside the model.
+        (Same(layout_rule(subject)), whole_experts_only(subject), subject.engine.title),
         # Racks of as many cards differ in being one machine or several.
         (rack.gpu_count, rack.nodes > 1),
         # What was published for a card may add layouts.
-        subject.gpu.id if ran_here(subject) else None,
+        (subject.engine.id, subject.variant.id, subject.gpu.id) if ran_here(subject) else None,
         tuple(constraints.items()),
     )
     return subject.knowledge.remembered(key, lambda: _sift(subject, constraints))

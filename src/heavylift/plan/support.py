@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from heavylift.facts.schema import EngineSupportRule, RecipeFacts, VariantFacts
@@ -74,6 +74,14 @@ def _published(subject: Subject, layout: Layout) -> Support:
     exact = [recipe for recipe in on_card if is_layout_of(recipe, layout, subject.rack)]
     if exact:
         return _weighed(exact)
+    key = ("elsewhere", subject.weights_key, subject.version_text, subject.gpu.id)
+    return subject.knowledge.remembered(
+        (*key, subject.rack.parts), lambda: _without_recipe(subject, on_card)
+    )
+
+
+def _without_recipe(subject: Subject, on_card: Sequence[RecipeFacts]) -> Support:
+    """The word on every layout that nobody published for the card."""
     rule = subject.scope.first(subject.engine.support)
     if rule is not None:
         return _by_rule(rule)

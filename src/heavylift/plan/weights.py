@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import mul
 from typing import Final
 
 from heavylift.checkpoint.adoption import UNSAID
@@ -154,9 +155,7 @@ def stage_bytes(subject: Subject, layout: Layout, stage: Stage) -> tuple[int, in
     if subject.inventory is None:
         return _published_size(subject, layout, stage).bytes, 1
     copies = _all_copies(subject, stage)
-    shares = _shares(subject, layout)
-    total = sum(count * share.bytes_each for count, share in zip(copies, shares, strict=True))
-    return total, len(copies) - copies.count(0)
+    return sum(map(mul, copies, _sizes(subject, layout))), len(copies) - copies.count(0)
 
 
 def least_stage_bytes(subject: Subject, layout: Layout) -> int:
@@ -164,9 +163,7 @@ def least_stage_bytes(subject: Subject, layout: Layout) -> int:
     if subject.inventory is None:
         return ceil_div(subject.variant.bytes_total or 0, layout.pipeline_parallel_size)
     (whole,) = stages(subject, Layout())
-    copies = _all_copies(subject, whole)
-    shares = _shares(subject, layout)
-    total = sum(count * share.bytes_each for count, share in zip(copies, shares, strict=True))
+    total = sum(map(mul, _all_copies(subject, whole), _sizes(subject, layout)))
     return ceil_div(total, layout.pipeline_parallel_size)
 
 
@@ -185,6 +182,14 @@ def _shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
     """
     layout_key = ("shares of", subject.weights_key, layout.without_stages)
     return subject.knowledge.remembered(layout_key, lambda: _alike_shares(subject, layout))
+
+
+def _sizes(subject: Subject, layout: Layout) -> tuple[int, ...]:
+    """Bytes of every group's share."""
+    return subject.knowledge.remembered(
+        ("sizes", subject.weights_key, layout.without_stages),
+        lambda: tuple(share.bytes_each for share in _shares(subject, layout)),
+    )
 
 
 def _alike_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
