@@ -13,7 +13,7 @@ from heavylift.checkpoint.quantisation import matches
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.stages import Stage, stages
-from heavylift.plan.subject import Subject
+from heavylift.plan.subject import Same, Subject
 from heavylift.records.plan import Layout, Part
 
 # Scales that are powers of two, as their own type or as plain bytes.
@@ -197,8 +197,9 @@ def _alike_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
     overrides = _overrides(subject, layout)
     groups = () if subject.inventory is None else subject.inventory.groups
     key = (
+        # What engines and cards have in common here, they share.
         "shares",
-        subject.weights_key,
+        (Same(subject.variant), _pads_tables(subject)),
         layout.tensor_parallel_size,
         layout.data_parallel_size if any(rule.shard == _ALL_RANKS for rule in overrides) else 1,
         experts,
@@ -220,7 +221,7 @@ def _all_copies(subject: Subject, stage: Stage) -> tuple[int, ...]:
     """How many of every group's layers lie on a stage."""
     groups = () if subject.inventory is None else subject.inventory.groups
     return subject.knowledge.remembered(
-        ("copies", subject.weights_key, stage),
+        ("copies", Same(subject.variant), subject.draft, subject.vision, stage),
         lambda: tuple(_copies(subject, group, stage) for group in groups),
     )
 
