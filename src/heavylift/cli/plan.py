@@ -10,7 +10,7 @@ import click
 from heavylift.cli import last
 from heavylift.cli.hub import reach_hub
 from heavylift.cli.output import json_option, sink
-from heavylift.cli.request import Wish, check_layout_fits_rack, plan_options
+from heavylift.cli.request import Wish, Word, check_layout_fits_rack, plan_options
 from heavylift.cli.text import text
 from heavylift.errors import Exit
 from heavylift.facts.catalog import Catalog
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.option("--on", "rack_text", required=True, metavar="RACK", help=text("option.on"))
 @plan_options
+@click.option("--drafter", type=Word(), help=text("option.drafter"))
 @click.option(
     "--receipt",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -253,6 +253,6 @@ def _verdict(subject: Subject, layout: Layout, fits: Capacity, known: Support) -
         return PlanVerdict.DOES_NOT_FIT if ran is None else PlanVerdict.UNKNOWN
     if known.status in (Status.UNSUPPORTED, Status.BROKEN):
         return PlanVerdict.UNSUPPORTED
-    if known.status is Status.UNKNOWN or not subject.family.described:
+    if known.status is Status.UNKNOWN or not subject.family.described or subject.drafter:
         return PlanVerdict.UNKNOWN
     return PlanVerdict(fits.value)

@@ -104,6 +104,7 @@ def resolve(
         kv_dtype_bytes=dtype.bytes_per_element,
         kv_scale_bytes=dtype.scale_bytes_per_vector,
         draft_tokens=request.draft_tokens,
+        drafter=request.drafter,
         state_strategy=filling.state_strategy(),
         gpu_memory_utilization=filling.fraction(batched, vision=vision),
         max_num_batched_tokens=batched,

@@ -280,6 +280,8 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
                 parts=seen,
             ),
         )
+    if subject.drafter is not None:
+        found.insert(1, _drafter(subject.drafter))
     for low, high in zip(state_low, state_high, strict=True):
         found.append(
             Term(
@@ -324,6 +326,18 @@ def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
         bytes=found,
         formula=f"{groups} tensor groups",
         source=subject.inventory.source if subject.inventory else subject.variant.source,
+    )
+
+
+def _drafter(name: str) -> Term:
+    """What a drafter takes beside the model, its weights and its cache: nobody said how much."""
+    return Term(
+        id=f"{Segment.WEIGHTS}.drafter",
+        segment=Segment.WEIGHTS,
+        kind=Kind.UNKNOWN,
+        bytes=Interval(low=0, high=None),
+        formula=name,
+        source="",
     )
 
 
@@ -398,6 +412,8 @@ def _against(account: Account, budget: Budget) -> Capacity:
     if inside.certain_bytes > budget.bytes:
         return Capacity.DOES_NOT_FIT
     high = inside.high_bytes
+    if account.only((Segment.WEIGHTS,)).high_bytes is None:
+        return Capacity.TIGHT
     if high is None:
         # Room for what has no bound is what the bounds of the others leave.
         room = budget.bytes - inside.bounded_bytes
