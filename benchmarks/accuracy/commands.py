@@ -63,8 +63,10 @@ def _whole(value: Any) -> int | None:
 
 
 def _drafter(spec: str) -> str | None:
-    """How a source calls another model's drafts, which its own heads do not make."""
-    return spec.split(maxsplit=1)[0] if spec and "MTP" not in spec else None
+    """Another model that drafts, as a source calls it. Which one EAGLE is, is not said by its name:
+    a model's own heads are loaded as that too.
+    """
+    return spec.split(maxsplit=1)[0] if spec and not re.search("MTP|EAGLE", spec) else None
 
 
 def _drafted(spec: str) -> int:
