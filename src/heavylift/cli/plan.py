@@ -9,7 +9,7 @@ import click
 
 from heavylift.cli import last
 from heavylift.cli.hub import reach_hub
-from heavylift.cli.output import Sink, json_option, sink
+from heavylift.cli.output import json_option, sink
 from heavylift.cli.request import Wish, Word, check_layout_fits_rack, plan_options
 from heavylift.cli.text import text
 from heavylift.errors import Exit
@@ -19,6 +19,7 @@ from heavylift.plan.planner import Knowledge
 from heavylift.planning import Planning
 from heavylift.records.plan import Plan, Status
 from heavylift.records.receipt import Receipt
+from heavylift.records.sink import Sink
 
 if TYPE_CHECKING:
     from heavylift.telemetry.start_log import StartLog

@@ -103,7 +103,7 @@ def _by_kv_dtype(subject: Subject, request: PlanRequest) -> Iterator[Subject]:
         yield with_kv_dtype(subject, dtype)
 
 
-def _could_be_first(subject: Subject, allowed: Sequence[Layout], before: Candidate) -> bool:
+def _could_be_first(subject: Subject, allowed: tuple[Layout, ...], before: Candidate) -> bool:
     """Whether a layout could come before a way that was found; room is not known beforehand."""
     hope = (*best_hope(subject, allowed), subject.rack.gpu_count)
     return hope <= _place(before)[: len(hope)]
