@@ -126,6 +126,7 @@ bench-accuracy: setup
 
 bench-speed: setup
 	$(BIN)/python benchmarks/speed_accuracy.py
+	$(BIN)/python benchmarks/speed_accuracy.py --splits 20
 
 speed-facts: setup
 	$(BIN)/python benchmarks/speed_accuracy.py --write-facts

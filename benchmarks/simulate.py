@@ -246,7 +246,8 @@ def speed() -> bool:
         by_processor = requests / max(each.processor_s for each in pair) * 60
         print(
             f"{case[0]:<13} {f'{case[1]} × 8':>10} {case[2] * 86400:>12,.0f} {by_wall:>12,.0f}"
-            f" {by_processor:>12,.0f} {load:>5.1f}  {requests:,} in {took:.1f} s",
+            f" {by_processor:>12,.0f} {load:>5.1f}  {requests:,} in {took:.1f} s"
+            f"  {_told(by_wall, by_processor)}",
             flush=True,
         )
         held.append(by_wall >= REQUESTS_PER_MINUTE_LIMIT)
@@ -259,6 +260,15 @@ def speed() -> bool:
     print(f"memory: {few} MiB after 20,000 requests, {many} after 400,000")
     held.append(many - few <= MEMORY_LIMIT_MIB)
     return all(held)
+
+
+def _told(by_wall: float, by_processor: float) -> str:
+    """Whether the limit is kept, and whether it is the machine that does not keep it."""
+    if by_wall >= REQUESTS_PER_MINUTE_LIMIT:
+        return "ok"
+    if by_processor >= REQUESTS_PER_MINUTE_LIMIT:
+        return "MISSED by wall time; kept by the processor's: the cores had other work"
+    return "MISSED"
 
 
 # --- a real engine -------------------------------------------------------------------------------
@@ -426,8 +436,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     named = parser.parse_args(arguments).parts or list(PARTS)
     held = []
     for name in named:
+        load, began = os.getloadavg()[0], time.perf_counter()
         held.append(PARTS[name]())
-        print()
+        word = "ok" if held[-1] else "MISSED"
+        took = time.perf_counter() - began
+        print(f"{name}: {word}, {took:.0f} s, load average {load:.1f} before\n", flush=True)
     return 0 if all(held) else 1
 
 

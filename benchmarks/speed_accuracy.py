@@ -2,6 +2,7 @@
 
     python benchmarks/speed_accuracy.py                    the table, on benchmarks/speed/rows.csv
     python benchmarks/speed_accuracy.py --rows FILE.jsonl  the same on other rows, facts as shipped
+    python benchmarks/speed_accuracy.py --splits 20        fit on a random half, judge on the other
     python benchmarks/speed_accuracy.py --write-facts      fit the classes anew from the rows
 
 Four settings. *Class known*: the fixed cost and spread of the class are fitted without the sweep
@@ -16,19 +17,22 @@ import argparse
 import csv
 import json
 import math
+import random
 import re
 import sys
 import tomllib
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from datetime import date
+from functools import cache, cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from heavylift.facts.catalog import DATA, Catalog
-from heavylift.facts.speed_schema import SpeedClassBook
+from heavylift.facts.speed_schema import SpeedClassBook, SpeedClassFacts, SpeedSpreadFacts
 from heavylift.plan.calibration import (
     KNOWN_ROWS,
     KNOWN_WIDTH,
@@ -436,20 +440,33 @@ def speculation_of(row: Row, bench: Bench) -> Speculation | None:
     )
 
 
+FIXED_US: Final[tuple[float, ...]] = (0.0, *(5000.0 ** (step / 47) for step in range(48)))
+"""Fixed costs at which a row's model is worked out; between them it is as good as a line."""
+
+
 @dataclass(frozen=True)
 class Case:
-    """A row with its model. `logs` caches log(measured/model) by fixed cost."""
+    """A row with its model."""
 
     row: Row
     at: Callable[[float], Service]
 
+    @cached_property
+    def _curve(self) -> tuple[float, ...]:
+        """The model's seconds per token at each of `FIXED_US`."""
+        return tuple(self.at(fixed).settled_tpot_s for fixed in FIXED_US)
+
+    def model_s(self, fixed_us: float) -> float:
+        """The model's seconds per token: fits ask for it thousands of times."""
+        after = min(max(1, bisect_right(FIXED_US, fixed_us)), len(FIXED_US) - 1)
+        low, high = FIXED_US[after - 1], FIXED_US[after]
+        below, above = self._curve[after - 1], self._curve[after]
+        return below + (above - below) * (fixed_us - low) / (high - low)
+
     @property
     def observation(self) -> Observation:
         """Measured and modelled time per token."""
-        return Observation(
-            measured_s=self.row.tpot_ms / 1000,
-            model_s=lambda fixed: self.at(fixed).settled_tpot_s,
-        )
+        return Observation(measured_s=self.row.tpot_ms / 1000, model_s=self.model_s)
 
 
 def cases_of(rows: Iterable[Row], bench: Bench) -> tuple[list[Case], dict[str, int]]:
@@ -485,9 +502,14 @@ def by_class(cases: Iterable[Case]) -> dict[Key, list[Case]]:
     return dict(grouped)
 
 
+def sweeps_of(cases: Iterable[Case]) -> int:
+    """How many sweeps the rows are of."""
+    return len({case.row.sweep for case in cases})
+
+
 def fit_class(cases: Sequence[Case]) -> ClassFit:
     """Fixed cost of a class, and honest residuals."""
-    sweeps = {case.row.sweep for case in cases}
+    sweeps = dict.fromkeys(case.row.sweep for case in cases)
     fixed = fit_fixed([case.observation for case in cases])
     residuals = []
     for sweep in sweeps:
@@ -588,6 +610,29 @@ def thin_fit(cases: Sequence[Case], thin: tuple[float, float]) -> ThinFit:
     )
 
 
+def widened(own: tuple[float, float], careful: tuple[float, float]) -> tuple[float, float]:
+    """The band of a known class: the careful one, as far as what is called known may be wide.
+
+    `careful` leaves out less, because few sweeps say little of the next one (split conformal).
+    """
+    low, high = min(own[0], careful[0]), max(own[1], careful[1])
+    more = math.log(high / low) - math.log(own[1] / own[0])
+    room = math.log(0.999 * KNOWN_WIDTH) - math.log(own[1] / own[0])
+    part = 1.0 if more <= room else max(0.0, room / more)
+    return own[0] * (low / own[0]) ** part, own[1] * (high / own[1]) ** part
+
+
+def known_ends(
+    residuals: Sequence[float], sweeps: int, others: tuple[float, float]
+) -> tuple[float, float]:
+    """The band of a class from its residuals; wider than `KNOWN_WIDTH` when it is not known."""
+    rows = len(residuals)
+    own = shrunk(spread(residuals), rows, others)
+    if not is_known(own, rows):
+        return own
+    return widened(own, shrunk(spread(residuals, sweeps), rows, others))
+
+
 def is_known(ends: tuple[float, float], rows: int) -> bool:
     """True when so many rows with such a band make a class known."""
     return rows >= KNOWN_ROWS and ends[1] <= KNOWN_WIDTH * ends[0]
@@ -642,20 +687,45 @@ provenance = { kind = "derived", source = "speed-rows", as_of = 2026-11-30 }
 
 def facts_text(cases: Sequence[Case]) -> str:
     """The classes file."""
+    classes, spreads = fitted(cases)
+    blocks = [_block("classes", values) for values in classes]
+    return "\n".join([HEADER, *blocks, *(_block("spreads", values) for values in spreads)])
+
+
+def book_of(cases: Sequence[Case]) -> SpeedClassBook:
+    """What would be shipped had there been no other rows."""
+    said: dict[str, Any] = {"kind": "derived", "source": "speed-rows", "as_of": date.min}
+    classes, spreads = fitted(cases)
+    return SpeedClassBook(
+        classes=tuple(
+            SpeedClassFacts(
+                **said,
+                **{k: v for k, v in values.items() if k not in ("versions", "drawn_from")},
+                versions=tuple(values["versions"]),
+                drawn_from=tuple(values["drawn_from"]),
+            )
+            for values in classes
+        ),
+        spreads=tuple(SpeedSpreadFacts(**said, **values) for values in spreads),
+    )
+
+
+def fitted(cases: Sequence[Case]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The classes and the spreads, in the fields of the file."""
     fits = fit_all(cases)
     everyone = weighted_spread(
         fit.residuals for fit in fits.values() if len(fit.residuals) >= KNOWN_ROWS
     )
     thin = weighted_spread(thin_residuals(cases).values())
-    blocks = [HEADER]
+    classes = []
     for key, group in sorted(by_class(cases).items()):
         fit = fits[key]
-        low, high = shrunk(spread(fit.residuals), len(group), everyone)
+        low, high = known_ends(fit.residuals, sweeps_of(group), everyone)
         if not is_known((low, high), len(group)):
             low, high = thin_fit(group, thin).ends
         rows = [case.row for case in group]
         days = [row.date for row in rows if row.date]
-        values: dict[str, object] = {
+        values: dict[str, Any] = {
             "gpu": key[0],
             "engine": key[1],
             "crosses_nodes": key[2],
@@ -663,17 +733,20 @@ def facts_text(cases: Sequence[Case]) -> str:
             "low_ratio": round(low, 3),
             "high_ratio": round(high, 3),
             "rows": len(rows),
-            "sweeps": len({row.sweep for row in rows}),
-            **({"first": _Day(min(days)), "last": _Day(max(days))} if days else {}),
+            "sweeps": sweeps_of(group),
+            **(
+                {"first": date.fromisoformat(min(days)), "last": date.fromisoformat(max(days))}
+                if days
+                else {}
+            ),
             "versions": sorted({row.engine_version for row in rows if row.engine_version}),
             "drawn_from": sorted({row.publisher for row in rows}),
         }
-        blocks.append(_block("classes", values))
-    blocks += [_block("spreads", values) for values in _spreads(cases, fits)]
-    return "\n".join(blocks)
+        classes.append(values)
+    return classes, list(_spreads(cases, fits))
 
 
-def _spreads(cases: Sequence[Case], fits: Mapping[Key, ClassFit]) -> Iterable[dict[str, object]]:
+def _spreads(cases: Sequence[Case], fits: Mapping[Key, ClassFit]) -> Iterable[dict[str, Any]]:
     unseen = unseen_residuals(cases, fits)
     yield {
         **_spread(
@@ -710,13 +783,7 @@ def _spreads(cases: Sequence[Case], fits: Mapping[Key, ClassFit]) -> Iterable[di
     )
 
 
-class _Day(str):
-    """A day, written without quotes."""
-
-    __slots__ = ()
-
-
-def _spread(setting: str, ends: tuple[float, float], rows: int, classes: int) -> dict[str, object]:
+def _spread(setting: str, ends: tuple[float, float], rows: int, classes: int) -> dict[str, Any]:
     return {
         "setting": setting,
         "low_ratio": round(ends[0], 3),
@@ -726,10 +793,12 @@ def _spread(setting: str, ends: tuple[float, float], rows: int, classes: int) ->
     }
 
 
-def _block(name: str, values: Mapping[str, object]) -> str:
+def _block(name: str, values: Mapping[str, Any]) -> str:
     lines = [f"[[{name}]]"]
     for key, value in values.items():
-        shown = value if isinstance(value, _Day) else json.dumps(value, ensure_ascii=False)
+        # A day is written without quotes.
+        day = isinstance(value, date)
+        shown = value.isoformat() if day else json.dumps(value, ensure_ascii=False)
         lines.append(f"{key} = {shown}")
     return "\n".join(lines) + "\n"
 
@@ -771,31 +840,25 @@ def cross_validated(cases: Sequence[Case]) -> list[Score]:
     known, seen_as_unseen = [], []
     for key, fit in steady.items():
         others = weighted_spread(f.residuals for k, f in steady.items() if k != key)
-        ends = shrunk(spread(fit.residuals), len(fit.residuals), others)
-        if ends[1] > KNOWN_WIDTH * ends[0]:
+        group = by_class(cases)[key]
+        ends = known_ends(fit.residuals, sweeps_of(group), others)
+        if not is_known(ends, len(fit.residuals)):
             continue
-        groups = defaultdict[tuple[object, ...], list[int]](list)
-        ordered = [
-            case
-            for sweep in {c.row.sweep for c in by_class(cases)[key]}
-            for case in by_class(cases)[key]
-            if case.row.sweep == sweep
-        ]
-        for index, case in enumerate(ordered):
-            groups[case.row.sweep].append(index)
-        for inside in groups.values():
-            left = [r for i, r in enumerate(fit.residuals) if i not in inside]
-            own = spread(left) if left else others
-            judged = shrunk(own, len(left), others)
-            if judged[1] > KNOWN_WIDTH * judged[0]:
-                continue
-            known += [_in(fit.residuals[i], judged) for i in inside]
-    of_thin = thin_residuals(cases)
+        # Residuals stand in the order of sweeps, and within one in that of rows.
+        order = list(dict.fromkeys(case.row.sweep for case in group))
+        of = sorted((case.row.sweep for case in group), key=order.index)
+        for sweep in order:
+            left = [r for r, its in zip(fit.residuals, of, strict=True) if its != sweep]
+            judged = known_ends(left, len(order) - 1, others) if left else others
+            if is_known(judged, KNOWN_ROWS):
+                inside = [r for r, its in zip(fit.residuals, of, strict=True) if its == sweep]
+                known += [_in(residual, judged) for residual in inside]
+    between = thin_residuals(cases)
     thin = [
         hit
         for key, group in by_class(cases).items()
-        if key not in fits or not _counts_as_known(key, fits)
-        for hit in _thin_hits(key, group, of_thin)
+        if not _counts_as_known(key, fits)
+        for hit in _thin_hits(key, group, between)
     ]
     unseen = unseen_residuals(cases, fits)
     for key, residuals in unseen.items():
@@ -836,6 +899,28 @@ def _thin_hits(
         for case in group:
             if case.row.sweep == sweep:
                 yield _in(case.observation.log_ratio(fit.fixed_us), fit.ends)
+
+
+SETTINGS: Final = ("class known", "class left out", "one anchor")
+"""The settings that promise something: 75 % in 2.5, 70 % in 7, and 2.0."""
+
+
+def by_halves(cases: Sequence[Case], times: int) -> dict[str, list[Score]]:
+    """The scores of one half of the rows by what the other half would have shipped, `times` times
+    with another half each.
+
+    Half of the rows say less than all do: what is shipped should do no worse than these.
+    """
+    found = defaultdict[str, list[Score]](list)
+    for seed in range(times):
+        drawn = random.Random(seed).sample(range(len(cases)), len(cases) // 2)  # noqa: S311
+        fitting = set(drawn)
+        book = book_of([case for place, case in enumerate(cases) if place in fitting])
+        judging = [case for place, case in enumerate(cases) if place not in fitting]
+        for score in as_shipped(judging, book):
+            if score.rows:
+                found[score.setting].append(score)
+    return dict(found)
 
 
 def as_shipped(cases: Sequence[Case], book: SpeedClassBook) -> list[Score]:
@@ -888,6 +973,7 @@ def rival_lines() -> Iterable[str]:
             raise TypeError(answer["rack"])
         request = PlanRequest(
             model=answer["model"],
+            variant=answer["variant"],
             rack=rack,
             engine=answer["engine"],
             context_tokens=work.context_tokens,
@@ -899,13 +985,15 @@ def rival_lines() -> Iterable[str]:
         yield answer["point"]
         yield f"  measured {answer['measured']:g} {answer['unit']} ({answer['source']})"
         yield f"  {answer['rival']} said {answer['said']:g}"
-        yield f"  heavylift {ours.low:.0f} to {ours.high:.0f}{refused}"
+        outside = "" if answer["measured"] in ours else "; the measured lies outside"
+        yield f"  heavylift {ours.low:.0f} to {ours.high:.0f}{refused}{outside}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or write the facts."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=Path, default=HERE / "rows.csv")
+    parser.add_argument("--splits", type=int, metavar="N", help="judge N random halves by the rest")
     parser.add_argument("--write-facts", action="store_true")
     parser.add_argument("--write-rows", type=Path, help="write the rows read as CSV and stop")
     given = parser.parse_args(arguments)
@@ -919,6 +1007,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (DATA / "speed" / "classes.toml").write_text(facts_text(cases), "utf-8")
         return 0
     print(f"{len(rows)} rows, {len(cases)} modelled; left out: {left_out}")
+    if given.splits:
+        _print_halves(by_halves(cases, given.splits))
+        return 0
     book = bench.catalog.speed().book
     print("\nfacts as shipped          rows  inside  typical  widest")
     for score in as_shipped(cases, book):
@@ -937,6 +1028,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in rival_lines():
         print(line)
     return 0
+
+
+def _print_halves(found: Mapping[str, Sequence[Score]]) -> None:
+    print(f"\n{'fitted on half, judged on half':<34}least  tenth  middle  most  widest")
+    for setting, scores in found.items():
+        inside = sorted(score.inside for score in scores)
+        shares = (inside[0], inside[len(inside) // 10], median(inside), inside[-1])
+        widest = max(score.width for score in scores)
+        print(f"{setting:<32}" + "".join(f"{part:>7.0%}" for part in shares) + f"{widest:>7.2f}x")
 
 
 def _print(score: Score) -> None:

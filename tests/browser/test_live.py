@@ -14,6 +14,7 @@ from tests.e2e.deployments import Field, write_recipe
 
 from heavylift.gateway.keys import Scope
 from heavylift.gateway.store import default_folder, open_store
+from heavylift.state.series import open_series, series_path
 
 pytestmark = pytest.mark.browser
 
@@ -47,7 +48,12 @@ def test_a_start_goes_by_and_the_engine_serves(  # noqa: PLR0917 - fixtures
     page.wait("document.querySelector('.phase-now')")
     picture("live-starts")
     deployments.follow(begun)
+    with open_series(series_path("k3")) as store:
+        lengths = {f"engine.prompt_length.{most}": 1.0 + most % 7 for most in (50, 500, 5000)}
+        store.add(time.time() - 300, lengths)
+        store.add(time.time() - 20, lengths | {"engine.e2e_p50_s": 7.5, "engine.e2e_p99_s": 20.0})
     page.wait("document.querySelector('.state-serves')")
+    page.wait("document.querySelector('.heat')")
     assert page.text(".deployment h3").endswith("k3")
     assert page.run("return document.querySelectorAll('.phase-done').length") == 10
     assert violations() == []

@@ -17,7 +17,7 @@ from heavylift.gateway.ledger import open_ledger
 from heavylift.gateway.routing import Fleet, Routes, Upstream
 from heavylift.gateway.store import Store
 
-KNOWN = {"GW010", "GW011", "GW012", "GW013", "GW030", "GW031", "GW045", "GW046"}
+KNOWN = {"GW010", "GW011", "GW012", "GW013", "GW015", "GW030", "GW031", "GW045", "GW046"}
 
 words = st.text("aé/\\\x00 .:0", max_size=6)
 values = st.recursive(

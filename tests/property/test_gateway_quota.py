@@ -104,9 +104,10 @@ class QuotaMachine(RuleBasedStateMachine):
             boot_id="b",
         )
 
-    async def written(self, ledger: Ledger) -> None:  # noqa: ARG002 - for other ledgers
+    async def written(self, ledger: Ledger) -> None:
         """Give the ledger the time in which it writes by itself."""
-        await asyncio.sleep(0.015)
+        while ledger.waits:  # noqa: ASYNC110 - what other processes see, and no event of ours
+            await asyncio.sleep(0.001)
 
     @rule(
         target=held,

@@ -208,8 +208,8 @@ def _plan(stated: str | None) -> Plan | None:
 
 def _keep_anchor(out: Sink, plan: Plan, report: Report) -> None:
     from heavylift.bench.roofline import anchors
-    from heavylift.cli.anchors import keep
     from heavylift.plan.command import layout_flags
+    from heavylift.state.kept_anchors import keep
 
     path = keep(plan, anchors(report.stages))
     if path is not None:

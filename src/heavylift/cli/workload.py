@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,15 +13,17 @@ import msgspec
 
 from heavylift.bench.roofline import anchors
 from heavylift.cli import last
-from heavylift.cli.anchors import AnchorFile
 from heavylift.cli.request import Tokens, Wish, check_layout_fits_rack, service_options
 from heavylift.cli.text import text
 from heavylift.errors import HeavyliftError, reason
 from heavylift.plan.planner import Knowledge
+from heavylift.plan.receipts import mismatch
 from heavylift.plan.speed import Forecaster, forecaster, speculation
 from heavylift.planning import Planning
 from heavylift.records.plan import Capacity, Plan, PlanRequest, Rack
+from heavylift.records.receipt import Receipt
 from heavylift.records.speed import AnchorPoint, Speculation, SpeedWorkload
+from heavylift.state.kept_anchors import AnchorFile, kept
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -192,9 +194,19 @@ class Asked:
         return self.planning.plan(build(rack), knowledge, receipt=receipt)
 
     def forecaster(self, plan: Plan) -> Forecaster:
-        """The forecaster of a plan, with the anchors given. Raises PLAN076 for a bad file."""
+        """The forecaster of a plan, with the anchors given, else those of the receipt, else those
+        that were measured here of the same service. Raises PLAN076 for a bad file.
+        """
         facts = self.planning.catalog.speed()
-        return forecaster(plan, self.knowledge, facts, self._anchors())
+        points, found = self._anchors(plan.layout.data_parallel_size), ""
+        path = self.options["receipt"]
+        if not points and path is not None:
+            receipt = last.read_receipt(path)
+            if mismatch(receipt, plan) is None:
+                points, found = receipt.speeds, "anchor_receipt"
+        if not points:
+            points, found = kept(plan), "anchor_kept"
+        return forecaster(plan, self.knowledge, facts, points, anchors_from=found if points else "")
 
     def _speculation(self) -> Speculation | None:
         stated = self.options["speculation_text"]
@@ -218,7 +230,7 @@ class Asked:
             method=method, draft_tokens=int(drafted), accepted_tokens=tokens, source="stated"
         )
 
-    def _anchors(self) -> tuple[AnchorPoint, ...]:
+    def _anchors(self, replicas: int) -> tuple[AnchorPoint, ...]:
         stated = self.options["anchor_text"]
         if stated is None:
             return ()
@@ -236,26 +248,45 @@ class Asked:
         path = Path(stated)
         if not path.exists():
             raise click.UsageError(text("usage.anchor", value=stated))
-        return read_anchors(path)
+        return read_anchors(path, replicas)
 
 
-def read_anchors(path: Path) -> tuple[AnchorPoint, ...]:
-    """Anchors from a JSON file: a benchmark's report, or
+def read_anchors(path: Path, replicas: int = 1) -> tuple[AnchorPoint, ...]:
+    """Anchors from an engine's log (one of its `replicas` writes a line), or from a JSON file: a
+    benchmark's report, a receipt whose log told of speed, or
     `{"points": [{concurrency, input_tokens, output_tokens, tpot_s}]}`.
 
     Raises PLAN076 when it cannot be read, holds none, or a time is not positive.
     """
     try:
+        if _is_log(path):
+            log = last.read_measured(path)
+            return _checked(path, tuple(_of_all(point, replicas) for point in log.speeds))
         document = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         if "stages" in document:
             points = anchors(msgspec.convert(document, _Benchmark).stages)
+        elif "terms" in document:
+            points = msgspec.convert(document, Receipt).speeds
         else:
             points = tuple(msgspec.convert(document, AnchorFile).points)
     except (OSError, msgspec.MsgspecError) as error:
         raise HeavyliftError("PLAN076", {"path": str(path), "reason": reason(error)}) from error
+    return _checked(path, points)
+
+
+def _checked(path: Path, points: tuple[AnchorPoint, ...]) -> tuple[AnchorPoint, ...]:
     if not points or any(point.tpot_s <= 0 for point in points):
         raise HeavyliftError("PLAN076", {"path": str(path), "reason": "tpot_s > 0"})
     return points
+
+
+def _is_log(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4096).lstrip()[:1] not in (b"{", b"")
+
+
+def _of_all(point: AnchorPoint, replicas: int) -> AnchorPoint:
+    return replace(point, concurrency=point.concurrency * replicas)
 
 
 def holds_nothing(plan: Plan) -> bool:

@@ -77,6 +77,18 @@ class LogAddress(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LogDecode(Rule):
+    """A line that an engine writes now and then about its speed.
+
+    Groups of `pattern`: `running` sequences and `rate`, output tokens per second of all; where
+    told, `waiting`, `prompt_rate`, and what the cache holds: `tokens`, or `usage` in percent.
+    """
+
+    engine: str
+    pattern: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LogBook:
     """What is known of the logs of engines. `same_as`: an engine that has another's log."""
 
@@ -86,6 +98,7 @@ class LogBook:
     ranks: tuple[LogRank, ...] = ()
     addresses: tuple[LogAddress, ...] = ()
     versions: tuple[LogVersion, ...] = ()
+    decodes: tuple[LogDecode, ...] = ()
     same_as: dict[str, str] = field(default_factory=dict)
 
 

@@ -3,12 +3,16 @@
 Bodies are left out unless asked for, and then go through a redaction first. A line that cannot be
 written (a full disk) does not stop the service: it is counted, and the count is the first line
 written when there is room again.
+
+With `on_line` lines wait for `flush`, which a thread calls: an append waits for a busy disk too,
+and the event loop must not.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -64,6 +68,9 @@ class Audit:
         self._descriptor = descriptor
         self._redact = redact
         self._torn = False
+        self._waiting: deque[Line] = deque()
+        self.on_line: Callable[[], None] = self.flush
+        """Called when a line waits."""
         self.lost = 0
         """Lines that could not be written since the last one that could."""
 
@@ -77,7 +84,16 @@ class Audit:
         return None if self._redact is None else self._redact(content).decode("utf-8", "replace")
 
     def write(self, line: Line) -> None:
-        """Append a line. A write into the page cache: it does not wait for the disk."""
+        """Take a line; it is appended by the next `flush`."""
+        self._waiting.append(line)
+        self.on_line()
+
+    def flush(self) -> None:
+        """Append the lines that wait. For one thread at a time."""
+        while self._waiting:
+            self._write(self._waiting.popleft())
+
+    def _write(self, line: Line) -> None:
         if self.lost and self._append(Gap(at=line.at, lines=self.lost)):
             self.lost = 0
         if self.lost or not self._append(line):
@@ -105,7 +121,9 @@ def open_audit(path: Path, *, redact: Redact | None = None) -> Iterator[Audit]:
     except OSError as problem:
         detail = problem.strerror or type(problem).__name__
         raise HeavyliftError("GW021", {"path": str(path), "detail": detail}) from problem
+    audit = Audit(descriptor, redact=redact)
     try:
-        yield Audit(descriptor, redact=redact)
+        yield audit
     finally:
+        audit.flush()
         os.close(descriptor)

@@ -297,7 +297,7 @@ class Carrier:
                 events = reading.feed(chunk)
                 if job.first_token_at is None and reading.tokens:
                     job.first_token_at = now
-                if events:
+                if events and not client.push(events):
                     flight.writing_since = now
                     await client.send(events)
                     flight.writing_since = None
@@ -353,6 +353,9 @@ class Downstream(Protocol):
     """The client's side of a stream, as the carrier needs it."""
 
     began: bool
+
+    def push(self, events: bytes) -> bool:
+        """Write events to the client if that takes no waiting; False when it does."""
 
     async def send(self, events: bytes) -> None:
         """Write events to the client; the first write begins the reply. Raises `ClientGone`."""

@@ -5,10 +5,9 @@ in the same transaction. A gateway process holds a lock for as long as it lives;
 is gone are charged their bound by whichever gateway notices first, so that a killed gateway
 neither leaks a reservation nor gives anything away.
 
-On a host's own file the event loop does the writing itself: a transaction takes some tens of
-microseconds, less than a trip to another thread, and all that came in one turn of the loop share
-one. A transaction is safe from the end of the process at once and from a power cut after the next
-checkpoint, which a thread makes every second.
+A thread writes: a busy disk holds up who wants to be admitted, and no stream that runs. All that
+came during one write share the next. A transaction is safe from the end of the process at once and
+from a power cut after the next checkpoint, which another thread makes every second.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from heavylift.errors import HeavyliftError
 from heavylift.gateway import quota
@@ -31,6 +31,7 @@ from heavylift.gateway.database import Database, SqliteDatabase
 from heavylift.gateway.keys import Key
 from heavylift.gateway.quota import Bound, Cost, Moment, Refusal
 from heavylift.gateway.store import DATABASE, SCHEMA, Store
+from heavylift.gateway.writer import Writer
 from heavylift.state.db import open_database, transaction, writer_lock
 
 __all__ = ["Ledger", "Lost", "Reservation", "open_ledger"]
@@ -39,8 +40,9 @@ T = TypeVar("T")
 Clock = Callable[[], float]
 
 _BUSY_MS: Final = 5
-"""How long a write waits inside the event loop for another process; then it is tried again."""
+"""How long a write waits for another process; then it is tried again, with what came meanwhile."""
 _RETRY_S: Final = 0.005
+_POLL_S: Final = 0.0005
 _GIVE_UP_S: Final = 5.0
 _SETTLE_DELAY_S: Final = 0.01
 """How long a settlement waits for company: it is in no hurry, its reservation still stands."""
@@ -56,27 +58,49 @@ class Waiting:
     answer: asyncio.Future[Reservation | Refusal]
 
 
+@dataclass(slots=True, eq=False)
+class Turn:
+    """What is written together, and how far it is: set by the thread that writes."""
+
+    waiting: list[Waiting]
+    settles: list[Settlement]
+    ended: bool = False
+    written: bool = False
+
+
 class Ledger:
     """The ledger of one gateway process. Made by `open_ledger`."""
 
     def __init__(
         self,
         database: Database,
+        desk: Database,
         books: Books,
         *,
         clocks: tuple[Clock, Clock],
         folder: Path,
     ) -> None:
-        """`clocks`: one that never jumps, and the wall clock. `folder`: of the locks of holders."""
-        self.store = Store(database)
+        """`desk` is the connection for keys: a look at a key waits for no write. `clocks`: one that
+        never jumps, and the wall clock. `folder`: of the locks of holders.
+        """
+        self.store = Store(desk)
         self.database = database
+        self.before_write: Callable[[], None] = lambda: None
+        """What the thread does before it writes: the audit's lines go first, so that a request that
+        was settled has its line."""
+        self._written = Store(database)
         self._books = books
         self._clocks = clocks
         self._folder = folder
+        self._writer = Writer("ledger")
+        self._alone = threading.Lock()
         self._waiting: deque[Waiting] = deque()
         self._settles: deque[Settlement] = deque()
         self._timer: asyncio.Handle | None = None
         self._hurry = False
+        self._writing: Turn | None = None
+        self._more = False
+        self._closed = False
 
     def now(self) -> Moment:
         """Now, on both clocks."""
@@ -91,7 +115,7 @@ class Ledger:
 
     async def manage(self, work: Callable[[Store], T]) -> T:
         """What some work on keys and usage brings."""
-        return work(self.store)
+        return await self._writer.do(lambda: self._apart(lambda: work(self._written)))
 
     async def reserve(self, key: Key, model: str, bound: Bound) -> Reservation | Refusal:
         """The reservation of a request, or why it is not admitted.
@@ -119,58 +143,101 @@ class Ledger:
         until then the reservation stands.
         """
         self._settles.append(Settlement(reservation_id, cost))
-        if self._timer is None:
+        self.write_soon()
+
+    def write_soon(self) -> None:
+        """Write in a moment, with whatever else comes until then."""
+        self._more = True
+        if self._timer is None and self._writing is None:
             self._timer = asyncio.get_running_loop().call_later(_SETTLE_DELAY_S, self._flush)
 
+    @property
+    def waits(self) -> bool:
+        """True while something is still to be written."""
+        return bool(self._settles or self._waiting) or self._writing is not None
+
     def flush(self) -> bool:
-        """Write what waits, at once; True when nothing waits any more."""
-        self._flush()
-        return not self._settles
+        """Write what waits, and wait for it; True when nothing waits any more. For the end: until
+        then the thread writes.
+        """
+        begun = self._writing
+        while begun is not None and not begun.ended:
+            time.sleep(_POLL_S)
+        turn = self._take()
+        problem: Exception | None = None
+        answers: list[Reservation | Refusal] = []
+        try:
+            answers = self._write(turn)
+        except (HeavyliftError, sqlite3.Error) as error:
+            problem = error
+        self._end(turn, answers, problem)
+        return not self._settles and (begun is None or begun.written)
 
     def _flush_soon(self) -> None:
-        if self._hurry:
+        if self._hurry or self._writing is not None:
             return
         self._hurry = True
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_soon(self._flush)
 
-    def _take(self) -> tuple[list[Waiting], list[Settlement]]:
-        """What waits. Settlements stay until they are written."""
+    def _take(self) -> Turn:
+        """What waits."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._hurry = None, False
+        self._timer, self._hurry, self._more = None, False, False
         waiting = [one for one in self._waiting if not one.answer.done()]
+        turn = Turn(waiting, list(self._settles))
         self._waiting.clear()
-        return waiting, list(self._settles)
+        self._settles.clear()
+        return turn
 
     def _flush(self) -> None:
-        waiting, settles = self._take()
-        if not waiting and not settles:
+        """Have what waits written; what comes during one write goes with the next."""
+        if self._writing is not None or self._closed:
             return
-        try:
-            answers = self._write(waiting, settles)
-        except (HeavyliftError, sqlite3.Error) as problem:
-            self._try_again(waiting, problem)
-        else:
-            self._done(waiting, settles, answers)
+        turn = self._writing = self._take()
 
-    def _write(
-        self, waiting: list[Waiting], settles: list[Settlement]
-    ) -> list[Reservation | Refusal]:
+        def then(answers: Any, problem: Exception | None) -> None:
+            self._writing = None
+            self._end(turn, answers, problem)
+            if self._timer is None and self._waiting:
+                self._flush()
+            elif self._more:
+                self.write_soon()
+
+        self._writer.start(lambda: self._write(turn), then)
+
+    def _write(self, turn: Turn) -> list[Reservation | Refusal]:
+        """Write what belongs together. In the thread, or at the end."""
+        try:
+            with self._alone:
+                self.before_write()
+                answers = self._book(turn) if turn.waiting or turn.settles else []
+            turn.written = True
+            return answers
+        finally:
+            turn.ended = True
+
+    def _book(self, turn: Turn) -> list[Reservation | Refusal]:
         self._books.attempted.clear()
         with self.database.transaction():
-            return self._books.book(settles, [one.wish for one in waiting], self.now())
+            return self._books.book(turn.settles, [one.wish for one in turn.waiting], self.now())
 
-    def _done(
-        self,
-        waiting: list[Waiting],
-        settles: list[Settlement],
-        answers: list[Reservation | Refusal],
+    def _apart(self, work: Callable[[], T]) -> T:
+        """Some work while nothing else is written through the same connection."""
+        with self._alone:
+            return work()
+
+    def _end(
+        self, turn: Turn, answers: list[Reservation | Refusal], problem: Exception | None
     ) -> None:
-        for _ in settles:
-            self._settles.popleft()
-        for one, answer in zip(waiting, answers, strict=True):
+        """A write has ended."""
+        if problem is not None:
+            self._settles.extendleft(reversed(turn.settles))
+            self._try_again(turn.waiting, problem)
+            return
+        for one, answer in zip(turn.waiting, answers, strict=True):
             if one.answer.done():  # the client went while it was written
                 self._give_back(answer)
             else:
@@ -190,12 +257,21 @@ class Ledger:
                 one.answer.set_exception(HeavyliftError("GW020", {"detail": detail}))
         self._timer = loop.call_later(_RETRY_S if busy else 1.0, self._flush)
 
+    def close(self) -> None:
+        """End the thread, once it has written what it was given."""
+        self._closed = True
+        self._writer.close()
+
     # --- housekeeping ---------------------------------------------------------------------------
 
     async def tidy(self) -> tuple[Lost, ...]:
-        """Forget what no longer counts, and `recover`."""
-        self.sweep()
-        return self.recover()
+        """Forget what no longer counts, and `recover`. Raises GW020."""
+
+        def work() -> tuple[Lost, ...]:
+            self.sweep()
+            return self.recover()
+
+        return await self._writer.do(work)
 
     def recover(self) -> tuple[Lost, ...]:
         """Charge the requests of gateways that are gone. Raises GW020 when that cannot be written.
@@ -204,7 +280,7 @@ class Ledger:
         and no later process takes the same name.
         """
         try:
-            holders = self._books.other_holders()
+            holders = self._apart(self._books.other_holders)
             return tuple(lost for holder in holders for lost in self._recover(holder))
         except sqlite3.Error as problem:
             raise HeavyliftError("GW020", {"detail": str(problem)}) from problem
@@ -212,7 +288,7 @@ class Ledger:
     def _recover(self, holder: str) -> list[Lost]:
         path = _lock_path(self._folder, holder)
         try:
-            with writer_lock(path), self.database.transaction():
+            with writer_lock(path), self._alone, self.database.transaction():
                 found = self._books.charge_lost(holder)
         except HeavyliftError as error:
             if error.code in ("STA004", "STA005"):  # busy; or alive
@@ -223,7 +299,11 @@ class Ledger:
 
     def sweep(self) -> None:
         """Forget slices that no longer count. Left for the next time when the database is busy."""
-        with contextlib.suppress(HeavyliftError, sqlite3.Error), self.database.transaction():
+        with (
+            contextlib.suppress(HeavyliftError, sqlite3.Error),
+            self._alone,
+            self.database.transaction(),
+        ):
             self._books.forget_before(self.now().first_slice)
 
     def checkpoint(self) -> None:
@@ -259,20 +339,25 @@ def open_ledger(
     lock = _lock_path(folder, holder)
     with (
         contextlib.closing(open_database(folder / DATABASE, SCHEMA)) as connection,
+        contextlib.closing(open_database(folder / DATABASE, SCHEMA)) as desk,
         writer_lock(lock),
     ):
         _note_boot(connection, boot_id if boot_id is not None else _boot_id())
-        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        for each in (connection, desk):
+            each.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            each.execute("PRAGMA synchronous = NORMAL")
+            each.execute("PRAGMA wal_autocheckpoint = 0")
         database = SqliteDatabase(connection)
+        ledger = Ledger(
+            database,
+            SqliteDatabase(desk),
+            Books(database, holder),
+            folder=folder,
+            clocks=(steady or _steady_s, epoch),
+        )
         try:
-            yield Ledger(
-                database,
-                Books(database, holder),
-                folder=folder,
-                clocks=(steady or _steady_s, epoch),
-            )
+            with contextlib.closing(ledger):
+                yield ledger
         finally:
             lock.with_name(f"{lock.name}.writer").unlink(missing_ok=True)
 

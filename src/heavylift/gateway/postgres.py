@@ -13,12 +13,10 @@ whose clock counts, and how the end of a process is known:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -27,8 +25,9 @@ from heavylift.gateway import quota
 from heavylift.gateway.books import Books, Lost, Settlement
 from heavylift.gateway.database import Rows, Values
 from heavylift.gateway.keys import Key
-from heavylift.gateway.ledger import Clock, Ledger
+from heavylift.gateway.ledger import Clock, Ledger, Waiting
 from heavylift.gateway.store import Store
+from heavylift.gateway.writer import Writer
 
 T = TypeVar("T")
 
@@ -210,64 +209,31 @@ class PostgresLedger(Ledger):
         """`desk` is the connection for keys and usage: a look at a key waits for no write."""
         super().__init__(
             database,
+            desk,
             books,
             clocks=clocks or (lambda: database.at, lambda: database.at),
             folder=Path(),
         )
-        self.store = Store(desk)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._clerk = ThreadPoolExecutor(1, thread_name_prefix="keys")
-        self._task: asyncio.Task[None] | None = None
+        self._clerk = Writer("keys")
 
     async def key(self, key_id: str) -> Key | None:
         """As `Ledger.key`. Raises GW023."""
         return await self.manage(lambda store: store.key(key_id))
 
     async def manage(self, work: Callable[[Store], T]) -> T:
-        """As `Ledger.manage`, in a thread. Raises GW023."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._clerk, work, self.store)
+        """As `Ledger.manage`, in a thread of its own. Raises GW023."""
+        return await self._clerk.do(lambda: work(self.store))
 
     def flush(self) -> bool:
         """As `Ledger.flush`, but the writing has only begun when it returns."""
         if self._waiting or self._settles:
             self._flush()
-        return not self._settles and (self._task is None or self._task.done())
+        return not self.waits
 
-    def _flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._hurry = None, False
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._write_behind())
-
-    async def _write_behind(self) -> None:
-        """Write until nothing waits: what comes during one write goes with the next."""
-        loop = asyncio.get_running_loop()
-        while True:
-            waiting, settles = self._take()
-            if not waiting and not settles:
-                return
-            try:
-                answers = await loop.run_in_executor(self._writer, self._write, waiting, settles)
-            except HeavyliftError as problem:
-                # A connection that is lost at its end leaves it open whether all was written.
-                self._settles.extend(
-                    Settlement(made, quota.NOTHING) for made in self._books.attempted
-                )
-                self._try_again(waiting, problem)
-                return
-            self._done(waiting, settles, answers)
-
-    async def tidy(self) -> tuple[Lost, ...]:
-        """As `Ledger.tidy`, in a thread. Raises GW023."""
-        loop = asyncio.get_running_loop()
-
-        def work() -> tuple[Lost, ...]:
-            self.sweep()
-            return self.recover()
-
-        return await loop.run_in_executor(self._writer, work)
+    def _try_again(self, waiting: list[Waiting], problem: Exception) -> None:
+        # A connection that is lost at its end leaves it open whether all was written.
+        self._settles.extend(Settlement(made, quota.NOTHING) for made in self._books.attempted)
+        super()._try_again(waiting, problem)
 
     def _recover(self, holder: str) -> list[Lost]:
         with self.database.transaction():
@@ -281,8 +247,8 @@ class PostgresLedger(Ledger):
 
     def close(self) -> None:
         """End the threads."""
-        for pool in (self._writer, self._clerk):
-            pool.shutdown(wait=True, cancel_futures=True)
+        super().close()
+        self._clerk.close()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """A Grafana dashboard over what the exporter offers. Pure: words are made by the caller.
 
-Ordered as the board of vLLM is (latency, throughput, scheduler, time to first token, cache), then
-what that lacks: planned against observed per GPU, preemptions, findings, the host.
+Ordered as the board of vLLM is (latency, throughput, scheduler, time to first token, cache,
+lengths), then what that lacks: planned against observed per GPU, preemptions, findings, the host.
 Source: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/.
 """
 
@@ -36,6 +36,11 @@ def _q(name: str, more: str = "") -> str:
 
 
 PANELS: Final[tuple[Panel, ...]] = (
+    Panel(
+        key="e2e",
+        unit="s",
+        queries=((_q("engine_e2e_seconds"), "p{{quantile}} {{deployment}}"),),
+    ),
     Panel(
         key="throughput",
         unit="short",
@@ -76,6 +81,18 @@ PANELS: Final[tuple[Panel, ...]] = (
             (_q("engine_prefix_hit_ratio"), "prefix hits {{deployment}}"),
         ),
         most=1.0,
+    ),
+    Panel(
+        key="prompt_length",
+        unit="short",
+        queries=((f"sum by (tokens) ({_q('engine_prompt_length_requests')})", "{{tokens}}"),),
+        kind="heatmap",
+    ),
+    Panel(
+        key="output_length",
+        unit="short",
+        queries=((f"sum by (tokens) ({_q('engine_output_length_requests')})", "{{tokens}}"),),
+        kind="heatmap",
     ),
     Panel(
         key="preemptions",
@@ -216,7 +233,7 @@ def _panel(number: int, panel: Panel, say: Say) -> dict[str, Any]:
             "y": number // 2 * _HEIGHT,
         },
         "fieldConfig": {"defaults": defaults, "overrides": []},
-        "options": {},
+        "options": {"calculate": False} if panel.kind == "heatmap" else {},
         "targets": [
             {
                 "refId": chr(ord("A") + place),

@@ -65,7 +65,15 @@ FAMILIES: Final[tuple[Family, ...]] = (
         Family(name=f"engine_{name}", kind="counter", labels=_ENGINE)
         for name in ("preemptions", "prompt_tokens", "generation_tokens", "requests", "steps")
     ),
-    *_gauges(("deployment", "quantile"), "engine_ttft_seconds", "engine_tpot_seconds"),
+    *_gauges(
+        ("deployment", "quantile"),
+        "engine_ttft_seconds",
+        "engine_tpot_seconds",
+        "engine_e2e_seconds",
+    ),
+    *_gauges(
+        ("deployment", "tokens"), "engine_prompt_length_requests", "engine_output_length_requests"
+    ),
     *_gauges(("deployment", "term", "bound"), "memory_term_planned_bytes"),
     *_gauges(("deployment", "term"), "memory_term_observed_bytes"),
     *_gauges(("deployment", "code", "subject"), "finding"),
@@ -159,6 +167,11 @@ def _of_engine(report: WatchReport) -> _Told:
     yield "engine_steps", labels, engine.steps
     yield from _times("engine_ttft_seconds", labels, engine.ttft)
     yield from _times("engine_tpot_seconds", labels, engine.tpot)
+    yield from _times("engine_e2e_seconds", labels, engine.e2e)
+    for name, bins in (("prompt", engine.prompt_lengths), ("output", engine.output_lengths)):
+        for each in bins:
+            most = "+Inf" if each.most_tokens is None else str(each.most_tokens)
+            yield f"engine_{name}_length_requests", (*labels, most), float(each.requests)
 
 
 def _times(name: str, labels: tuple[str, ...], times: Quantiles | None) -> _Told:

@@ -51,7 +51,13 @@ def _of_engine(engine: EngineNow) -> Iterator[tuple[str, float]]:
         value = getattr(engine, name)
         if value is not None:
             yield f"engine.{name}", float(value)
-    for name, times in (("ttft", engine.ttft), ("tpot", engine.tpot)):
+    lengths = (("prompt_length", engine.prompt_lengths), ("output_length", engine.output_lengths))
+    for name, bins in lengths:
+        for each in bins:
+            most = "more" if each.most_tokens is None else each.most_tokens
+            yield f"engine.{name}.{most}", float(each.requests)
+    timed = (("ttft", engine.ttft), ("tpot", engine.tpot), ("e2e", engine.e2e))
+    for name, times in timed:
         # Since the start is no figure of this moment.
         if times is not None and times.basis == "window":
             yield f"engine.{name}_p50_s", times.p50_s

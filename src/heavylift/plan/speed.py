@@ -20,6 +20,7 @@ from heavylift.plan.planner import Knowledge
 from heavylift.plan.service import Service, check_workload
 from heavylift.plan.step_time import Constants, Load, StepTime, hardware_of, load_of
 from heavylift.plan.subject import Subject
+from heavylift.plan.support import whole_service_recipes
 from heavylift.records.plan import Layout, Note, Plan
 from heavylift.records.speed import (
     AnchorPoint,
@@ -61,6 +62,8 @@ class Forecaster:
     subject: Subject
     facts: SpeedFacts
     anchors: tuple[AnchorPoint, ...] = ()
+    anchors_from: str = ""
+    """The code of the note that says where anchors nobody stated come from."""
 
     @cached_property
     def load(self) -> Load:
@@ -129,6 +132,24 @@ class Forecaster:
         each = held // self.plan.layout.data_parallel_size
         stated = self.plan.request.max_num_seqs
         return each if stated is None else min(each, stated)
+
+    @cached_property
+    def admitted(self) -> tuple[int, str] | None:
+        """Sequences that a replica is started to admit at once, and who says so: stated, the
+        engine's, or of this layout's own recipe. None = no limit known.
+
+        What a recipe for another layout sets says nothing about this one.
+        """
+        plan = self.plan
+        if plan.max_num_seqs is None or plan.request.max_num_seqs is not None:
+            return None if plan.max_num_seqs is None else (plan.max_num_seqs, "request")
+        taken = next(entry for entry in plan.defaults if entry.name == "max_num_seqs")
+        if taken.origin != "recipe" or taken.source == plan.support.recipe:
+            return plan.max_num_seqs, taken.source
+        for recipe in whole_service_recipes(self.subject):
+            if recipe.id == plan.support.recipe and "max_num_seqs" in recipe.settings:
+                return int(recipe.settings["max_num_seqs"]), recipe.id
+        return None
 
     def speed(self, workload: SpeedWorkload) -> Speed:
         """The forecast of a workload."""
@@ -271,6 +292,8 @@ class Forecaster:
                     },
                 )
             )
+        if self.anchors_from:
+            notes.append(Note(code=self.anchors_from, params={"points": len(self.anchors)}))
         if basis.reason:
             notes.append(Note(code=basis.reason, params={"rows": basis.rows}))
         return tuple(notes)
@@ -290,9 +313,13 @@ def forecaster(
     knowledge: Knowledge,
     facts: SpeedFacts,
     anchors: Sequence[AnchorPoint] = (),
+    *,
+    anchors_from: str = "",
 ) -> Forecaster:
-    """The forecaster of a plan."""
-    return Forecaster(plan, subject_of(plan, knowledge), facts, tuple(anchors))
+    """The forecaster of a plan. `anchors_from`: the code of a note on where the anchors are from,
+    unless they were stated.
+    """
+    return Forecaster(plan, subject_of(plan, knowledge), facts, tuple(anchors), anchors_from)
 
 
 def speculation(facts: SpeedFacts, model: str, method: str, draft_tokens: int) -> Speculation:

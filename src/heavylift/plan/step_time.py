@@ -188,7 +188,7 @@ def load_of(subject: Subject, layout: Layout) -> Load:
 def hardware_of(gpu: GpuFacts, facts: SpeedModelFacts, *, crosses_nodes: bool) -> Hardware:
     """The rates of a card. Raises PLAN071 when its memory bandwidth is not known."""
     if gpu.memory_bandwidth is None:
-        raise HeavyliftError("PLAN071", {"gpu": gpu.title})
+        raise HeavyliftError("PLAN071", {"gpu": gpu.title}, hint_command="heavylift bench URL")
     link = None if gpu.link_bandwidth is None else gpu.link_bandwidth.value
     if crosses_nodes:
         network = facts.network_bandwidth.value

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from heavylift.records.plan import Layout
+from heavylift.records.speed import AnchorPoint
 
 SCHEMA: Final = 1
 
@@ -36,7 +37,8 @@ class Receipt:
     `rack` is the rack as typed, or `this-machine`. `workload` holds the settings the terms depend
     on (context_tokens, max_num_seqs, kv_cache_dtype, max_num_batched_tokens): a receipt answers
     only for a plan with equal ones. `figures` are numbers of a log that are no bytes (`kv_tokens`,
-    `most_sequences`), `logged_version` the version it names.
+    `most_sequences`), `logged_version` the version it names. `speeds` are points of decoding that
+    its log told of, for forecasts to rest on.
     """
 
     model: str
@@ -51,4 +53,5 @@ class Receipt:
     taken_at: str = ""
     figures: dict[str, float] = field(default_factory=dict)
     logged_version: str | None = None
+    speeds: tuple[AnchorPoint, ...] = ()
     schema: int = SCHEMA

@@ -73,6 +73,16 @@ class Quantiles:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LengthBin:
+    """Requests of the window with at most so many tokens, and more than the bin before; None = no
+    bound.
+    """
+
+    most_tokens: int | None
+    requests: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EngineNow:
     """The engine, as its own metrics tell. Counters count from its start."""
 
@@ -92,6 +102,10 @@ class EngineNow:
     """What its scheduler did; moves while it works."""
     ttft: Quantiles | None = None
     tpot: Quantiles | None = None
+    e2e: Quantiles | None = None
+    """A whole request, from its arrival to its end."""
+    prompt_lengths: tuple[LengthBin, ...] = ()
+    output_lengths: tuple[LengthBin, ...] = ()
     window_s: float | None = None
 
 

@@ -50,6 +50,10 @@ _FAILURES_SEEN: Final = 10
 _MOST_REQUESTS: Final = 500_000
 """A run is no longer than this for the sake of failures or of settling; stated counts are."""
 
+_MOST_SEARCHED: Final = 100_000
+"""The same for each of the dozens of runs of a search: with failures far apart it would take an
+hour. The runs that are shown are the long ones."""
+
 _GUESSED_USE: Final = 0.5
 
 
@@ -114,7 +118,8 @@ class Question:
         if failures is not None:
             replicas = self.fleet.racks * self.fleet.serve.replicas
             span = max(span, _FAILURES_SEEN * failures.mean_up_s / replicas)
-        settled = min(_MOST_REQUESTS, math.ceil(span * rate_per_s))
+        most = _MOST_SEARCHED if gives_up else _MOST_REQUESTS
+        settled = min(most, math.ceil(span * rate_per_s))
         requests = max(self.requests, settled)
         return Stop(
             requests=requests,
@@ -198,8 +203,10 @@ def _gains(question: Question, highest: dict[PaceEnd, float], run: RunAll) -> tu
         for changed in changes.values()
     ]
     found = drive(searches, run)
+    # A rack that is sent nothing, a cache that is not asked: neither makes a fleet serve less. What
+    # falls below is chance.
     return tuple(
-        Gain(change=name, rate_per_s=rate, ratio=rate / most)
+        Gain(change=name, rate_per_s=max(rate, most), ratio=max(1.0, rate / most))
         for name, rate in zip(changes, found, strict=True)
     )
 
@@ -301,9 +308,10 @@ def _notes(question: Question, runs: dict[PaceEnd, FleetRun]) -> Sequence[Note]:
     serve = question.fleet.serve
     if not serve.budget_is_known:
         found.append(Note(code="step_tokens_assumed", params={"tokens": serve.budget}))
-    stated = [entry for entry in serve.plan.defaults if entry.name == "max_num_seqs"]
-    if stated and any(run.binding is Limit.SEATS for run in runs.values()):
-        params: dict[str, Scalar] = {"seats": serve.seats, "source": stated[0].source}
+    taken = serve.forecaster.admitted
+    nobody_asked = taken is not None and serve.plan.request.max_num_seqs is None
+    if taken and nobody_asked and any(run.binding is Limit.SEATS for run in runs.values()):
+        params: dict[str, Scalar] = {"seats": taken[0], "source": taken[1]}
         found.append(Note(code="seats_taken", params=params))
     if question.specs[PaceEnd.MIDDLE].serve.room.state_tokens and serve.caches_prefixes:
         state = question.specs[PaceEnd.MIDDLE].serve.room.state_tokens

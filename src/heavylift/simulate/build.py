@@ -109,16 +109,9 @@ class Unit:
 
     @property
     def seats(self) -> int | None:
-        """Sequences of a replica at once: stated, the engine's, or of this layout's own recipe.
-
-        What a recipe for another layout sets says nothing about this one. None = no limit known.
-        """
-        plan = self.plan
-        for default in plan.defaults:
-            foreign = default.origin == "recipe" and default.source != plan.support.recipe
-            if default.name == "max_num_seqs" and foreign:
-                return None
-        return plan.max_num_seqs
+        """Sequences of a replica at once; None = no limit known."""
+        taken = self.forecaster.admitted
+        return None if taken is None else taken[0]
 
     def room(self, pace: PaceEnd) -> Room:
         """What a replica holds."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from heavylift.records.watch import EngineNow, Quantiles, Sight
+from heavylift.records.watch import EngineNow, LengthBin, Quantiles, Sight
 from heavylift.telemetry import engine_queue
 from heavylift.telemetry.engine_queue import EngineQueue, MetricNames
 from heavylift.telemetry.prometheus import Buckets, histogram, samples
@@ -20,12 +20,12 @@ _COUNTERS: Final = (
     "prefix_queries",
     "requests",
 )
-_TIMES: Final = ("ttft", "tpot")
+_HISTOGRAMS: Final = ("ttft", "tpot", "e2e", "prompt_length", "output_length")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnginePage:
-    """One look: the queue, counters since the engine's start, histograms of times."""
+    """One look: the queue, counters since the engine's start, histograms of times and lengths."""
 
     at_s: float
     queue: EngineQueue
@@ -48,7 +48,7 @@ def read(page: str, names: MetricNames, at_s: float) -> EnginePage:
 
     times = {
         figure: buckets
-        for figure in _TIMES
+        for figure in _HISTOGRAMS
         for buckets in [
             next(filter(None, (histogram(page, name) for name in names.get(figure, ()))), None)
         ]
@@ -103,6 +103,9 @@ def now(pages: Sequence[EnginePage]) -> EngineNow:
         steps=last.queue.steps,
         ttft=_quantiles(first, last, "ttft"),
         tpot=_quantiles(first, last, "tpot"),
+        e2e=_quantiles(first, last, "e2e"),
+        prompt_lengths=_lengths(first, last, "prompt_length"),
+        output_lengths=_lengths(first, last, "output_length"),
         window_s=window_s if window_s > 0 else None,
     )
 
@@ -144,6 +147,21 @@ def _quantiles(first: EnginePage, last: EnginePage, figure: str) -> Quantiles | 
         basis=basis,
         count=round(count),
     )
+
+
+def _lengths(first: EnginePage, last: EnginePage, figure: str) -> tuple[LengthBin, ...]:
+    """Requests that ended in the window, by length; none without an earlier look."""
+    buckets, before = last.times.get(figure), dict(first.times.get(figure, ()))
+    if buckets is None or first is last or not before:
+        return ()
+    found, below = [], 0.0
+    for bound, count in buckets:
+        upto = count - before.get(bound, 0.0)
+        if upto > below:
+            most = None if math.isinf(bound) else round(bound)
+            found.append(LengthBin(most_tokens=most, requests=round(upto - below)))
+        below = max(below, upto)
+    return tuple(found)
 
 
 def bucket_quantile(buckets: Buckets, share: float) -> float:

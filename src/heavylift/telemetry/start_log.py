@@ -15,7 +15,9 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.log_schema import LogBook
 from heavylift.records.plan import Plan, Segment
 from heavylift.records.receipt import POOL, MeasuredTerm, Receipt
+from heavylift.records.speed import AnchorPoint
 from heavylift.telemetry import llamacpp
+from heavylift.telemetry.decode_log import decode_points
 from heavylift.telemetry.engine_log import EngineWords, LogReader, read
 from heavylift.units import GIB
 
@@ -33,6 +35,7 @@ _PLAN_TERMS: Final = ("weights", "kv_cache", "recurrent_state", POOL)
 class StartLog:
     """What a log tells. `terms` by the engine's words, each of the fullest card; `figures` are
     numbers that are no bytes; `ranks` the widest tensor rank it names, None where it names none.
+    `speeds` are points of decoding, one replica's.
     """
 
     engine: str
@@ -40,6 +43,7 @@ class StartLog:
     terms: Mapping[str, MeasuredTerm]
     figures: Mapping[str, float] = field(default_factory=dict)
     ranks: int | None = None
+    speeds: tuple[AnchorPoint, ...] = ()
     llamacpp: llamacpp.LlamaMemory | None = None
 
     @property
@@ -75,7 +79,9 @@ def read_start(lines: Sequence[str], book: LogBook) -> StartLog:
     measured = reader.measured_terms()
     if not measured:
         raise HeavyliftError("RUN020", {"what": "memory"})
-    return told(engine, measured, _figures(reader), version=reader.version)
+    start = told(engine, measured, _figures(reader), version=reader.version)
+    speeds = decode_points(lines, book, engine, kv_tokens=_pool_tokens(reader))
+    return replace(start, speeds=speeds)
 
 
 def told(
@@ -94,6 +100,12 @@ def told(
         figures=figures,
         ranks=_ranks(terms),
     )
+
+
+def _pool_tokens(reader: LogReader) -> float | None:
+    """Tokens of one replica's pool."""
+    by_replica = reader.replica_figures.get("kv_tokens", {})
+    return min(by_replica.values(), default=reader.figures.get("kv_tokens"))
 
 
 def _fullest(terms: Iterable[MeasuredTerm]) -> dict[str, MeasuredTerm]:
@@ -149,6 +161,10 @@ def receipt_of(start: StartLog, plan: Plan) -> Receipt:
         terms=terms,
         figures=dict(start.figures),
         logged_version=start.version,
+        speeds=tuple(
+            replace(point, concurrency=point.concurrency * layout.data_parallel_size)
+            for point in start.speeds
+        ),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -19,21 +21,25 @@ _GAP: Final = 6
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
     """What belongs on one chart: figures by name or by how they begin and end, drawn as `scale`
-    times their value.
+    times their value; of lengths a heat map.
     """
 
     key: str
     figures: tuple[str, ...]
     scale: float = 1.0
     of_gpus: str | None = None
+    of_lengths: str | None = None
 
 
 BOARD: Final = (
+    Panel(key="e2e", figures=("engine.e2e_p50_s", "engine.e2e_p99_s")),
     Panel(key="throughput", figures=("engine.prompt_tokens_per_s", "engine.output_tokens_per_s")),
     Panel(key="tpot", figures=("engine.tpot_p50_s", "engine.tpot_p99_s"), scale=1000.0),
     Panel(key="scheduler", figures=("engine.running", "engine.waiting")),
     Panel(key="ttft", figures=("engine.ttft_p50_s", "engine.ttft_p99_s"), scale=1000.0),
     Panel(key="cache", figures=("engine.kv_use_ratio", "engine.prefix_hit_ratio"), scale=100.0),
+    Panel(key="prompt_length", figures=(), of_lengths="engine.prompt_length."),
+    Panel(key="output_length", figures=(), of_lengths="engine.output_length."),
     Panel(key="preemptions", figures=("engine.preemptions",)),
     Panel(key="gpu_memory", figures=(), of_gpus="memory_used_bytes", scale=2.0**-30),
     Panel(key="gpu_use", figures=(), of_gpus="use_ratio", scale=100.0),
@@ -55,12 +61,30 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """A place of a heat map: requests of about one length that ended about then. `share` is of the
+    most that any place has, 0 to 1.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    share: float
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Drawn:
-    """A panel with something on it; `top` is the end of its axis."""
+    """A panel with something on it; `top` is the end of its axis. `cells` are those of a heat map,
+    whose axis has a place for each of `rows`, the longest last.
+    """
 
     key: str
     lines: tuple[Line, ...]
     top: float
+    cells: tuple[Cell, ...] = ()
+    rows: tuple[str, ...] = ()
 
 
 def panels(history: History, now_s: float) -> tuple[Drawn, ...]:
@@ -73,11 +97,14 @@ def panels(history: History, now_s: float) -> tuple[Drawn, ...]:
 def _drawn(
     panel: Panel, kept: Mapping[str, FigureHistory], history: History, now_s: float
 ) -> Drawn | None:
+    if panel.of_lengths is not None:
+        return _heat(panel.key, panel.of_lengths, kept, history, now_s)
     figures = list(_figures(panel, kept))
     values = [bucket.high * panel.scale for _, figure in figures for bucket in figure.buckets]
     if not values:
         return None
-    top = round_ticks(max(*values, 1e-9), 2)[-1]
+    # An axis of nothing but zeros ends at one.
+    top = round_ticks(max(*values, 1e-9) if any(values) else 1.0, 2)[-1]
     since = now_s - history.span_s
     lines = tuple(
         Line(
@@ -93,6 +120,44 @@ def _drawn(
         if figure.buckets
     )
     return Drawn(key=panel.key, lines=lines, top=top)
+
+
+_COLUMNS: Final = 30
+_MORE: Final = "more"
+
+
+def _heat(
+    key: str, prefix: str, kept: Mapping[str, FigureHistory], history: History, now_s: float
+) -> Drawn | None:
+    """Requests by length and time: each column the mean of the looks that fell into it."""
+    since, width_s = now_s - history.span_s, history.span_s / _COLUMNS
+    rows = sorted(
+        (name.removeprefix(prefix) for name in kept if name.startswith(prefix)),
+        key=lambda most: math.inf if most == _MORE else float(most),
+    )
+    sums = defaultdict[tuple[int, int], float](float)
+    for row, most in enumerate(rows):
+        for bucket in kept[prefix + most].buckets:
+            column = int((bucket.at_s - since) // width_s)
+            if 0 <= column < _COLUMNS:
+                sums[column, row] += bucket.mean
+    largest = max(sums.values(), default=0.0)
+    if not largest:
+        return None
+    width, height = (WIDTH - LEFT - RIGHT) / _COLUMNS, (HEIGHT - TOP - BOTTOM) / len(rows)
+    cells = tuple(
+        Cell(
+            x=LEFT + column * width,
+            y=HEIGHT - BOTTOM - (row + 1) * height,
+            width=width,
+            height=height,
+            share=value / largest,
+            label=rows[row],
+        )
+        for (column, row), value in sorted(sums.items())
+        if value
+    )
+    return Drawn(key=key, lines=(), top=0.0, cells=cells, rows=tuple(rows))
 
 
 def _figures(

@@ -34,6 +34,7 @@ from heavylift.records.plan import Capacity, Fix, Plan, PlanRequest, Rack
 from heavylift.records.recipe import Recipe
 from heavylift.records.speed import AnchorPoint, Speed
 from heavylift.state.deployments import deployments_path
+from heavylift.state.kept_anchors import anchors_dir, kept
 from heavylift.state.kept_receipts import newest_receipt
 from heavylift.web.question import Question, read_keep
 
@@ -131,9 +132,13 @@ class Planner:
 
     @staticmethod
     def _receipts_stamp() -> tuple[int, ...]:
-        """Changes when a start has been kept: an answer from before it is asked anew."""
+        """Changes when a start or a measurement has been kept: an answer from before it is asked
+        anew.
+        """
         path = deployments_path()
-        files = (path, path.with_name(f"{path.name}-wal"))
+        files = [path, path.with_name(f"{path.name}-wal")]
+        if anchors_dir().is_dir():
+            files += anchors_dir().iterdir()
         return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
 
     def _plan(self, question: Question) -> Plan:
@@ -238,7 +243,12 @@ class Planner:
         if plan.capacity_verdict is Capacity.DOES_NOT_FIT or not plan.capacity.max_sequences.high:
             return None
         knowledge = self.knowledge(question.model)
-        return forecaster(plan, knowledge, self.catalog.speed(), self.anchors)
+        facts = self.catalog.speed()
+        if self.anchors:
+            return forecaster(plan, knowledge, facts, self.anchors)
+        points = kept(plan)
+        found = "anchor_kept" if points else ""
+        return forecaster(plan, knowledge, facts, points, anchors_from=found)
 
     def recipe(self, question: Question) -> Recipe:
         """The commands of the engine for the plan that is shown, or why none is written."""

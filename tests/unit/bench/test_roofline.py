@@ -18,13 +18,13 @@ from heavylift.bench.records import (
     Stage,
 )
 from heavylift.bench.roofline import anchors, forecast
-from heavylift.cli.anchors import keep
 from heavylift.cli.workload import read_anchors
 from heavylift.plan.planner import Knowledge
 from heavylift.plan.speed import Forecaster, forecaster
 from heavylift.planning import Planning
 from heavylift.records.plan import Plan
 from heavylift.records.speed import AnchorPoint
+from heavylift.state.kept_anchors import keep
 
 CLOSED = Load(kind=LoadKind.CLOSED, requests=32, concurrency=8)
 

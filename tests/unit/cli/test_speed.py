@@ -8,10 +8,16 @@ from decimal import Decimal
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
 from heavylift.cli.main import main
+from heavylift.facts.catalog import Catalog
+from heavylift.records.plan import Plan
+from heavylift.records.speed import AnchorPoint
+from heavylift.state.kept_anchors import keep
+from heavylift.telemetry.start_log import read_start, receipt_of
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -138,6 +144,65 @@ def test_an_anchor_file_holds_measured_points(
     assert (basis["evidence"], basis["rows"]) == ("anchored", 2)
 
 
+LOG = """\
+INFO 07-31 10:00:00 [core.py:93] Initializing a V1 LLM engine (v0.11.0) with config: ...
+INFO 07-31 10:00:01 [gpu_model_runner.py:2653] Model loading took 128.9 GiB and 300.0 seconds
+INFO 07-31 10:00:02 [kv_cache_utils.py:1091] GPU KV cache size: 55,377 tokens
+INFO 07-31 10:00:02 [utils.py:1095] Maximum concurrency for 2,000 tokens per request: 27.00x
+"""
+SPEED_LINE = (
+    "INFO 07-31 10:01:00 [loggers.py:127] Engine 000: Avg prompt throughput: 0.0 tokens/s, "
+    "Avg generation throughput: 40.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, "
+    "GPU KV cache usage: 2.7%, Prefix cache hit rate: 0.0%\n"
+)
+TP16 = (*H200, "--tp", "16")
+
+
+def test_an_engines_log_is_an_anchor_where_it_tells_of_decoding(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One sequence at 40 tokens/s: 25 ms. A log that ends with the start tells of no speed."""
+    path = tmp_path / "serve.log"
+    path.write_text(LOG + 3 * SPEED_LINE)
+    _, out, _ = run(capsys, "speed", *TP16, "--anchor", str(path), "--json")
+    found = json.loads(out)
+    assert found["basis"]["evidence"] == "anchored"
+    assert found["tpot_s"]["low"] < 0.025 < found["tpot_s"]["high"]
+    path.write_text(LOG)
+    status, _, err = run(capsys, "speed", *TP16, "--anchor", str(path))
+    assert (status, "PLAN076" in err) == (3, True)
+
+
+def test_a_receipt_is_an_anchor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As `--anchor`, and as the plan's `--receipt` where it is of this very plan."""
+    log, path = tmp_path / "serve.log", tmp_path / "receipt.json"
+    log.write_text(LOG + 3 * SPEED_LINE)
+    _, out, _ = run(capsys, "plan", "kimi-k3", *H200[1:5], "--tp", "16", "--json")
+    plan = msgspec.json.decode(out, type=Plan)
+    receipt = receipt_of(read_start(log.read_text().splitlines(), Catalog().engine_logs()), plan)
+    assert receipt.speeds[0].tpot_s == 0.025
+    path.write_bytes(msgspec.json.encode(receipt))
+    _, out, _ = run(capsys, "speed", *TP16, "--anchor", str(path), "--json")
+    assert json.loads(out)["basis"]["evidence"] == "anchored"
+    _, out, _ = run(capsys, "speed", *TP16, "--receipt", str(path), "--json")
+    found = json.loads(out)
+    assert found["basis"]["evidence"] == "anchored"
+    assert [note["code"] for note in found["notes"]] == ["anchor_receipt"]
+
+
+def test_what_was_measured_here_is_an_anchor_of_the_same_service_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`bench` keeps its points; a forecast of another layout does not take them."""
+    _, out, _ = run(capsys, "plan", "kimi-k3", *H200[1:5], "--tp", "16", "--json")
+    plan = msgspec.json.decode(out, type=Plan)
+    keep(plan, (AnchorPoint(concurrency=1, input_tokens=9, output_tokens=9, tpot_s=0.025),))
+    _, out, _ = run(capsys, "speed", *TP16)
+    assert "bench measured here" in out
+    _, out, _ = run(capsys, "speed", *H200, "--tp", "8", "--pp", "2", "--json")
+    assert json.loads(out)["basis"]["evidence"] == "known"
+
+
 def test_a_benchmarks_report_is_an_anchor(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -210,12 +275,12 @@ def test_a_receipt_sets_the_room(capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_a_file_without_points_is_bad_input(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str
 ) -> None:
-    """PLAN076, status 3."""
+    """PLAN076, status 3; PLAN043 for what is not JSON and no log either."""
     path = tmp_path / "anchor.json"
     path.write_text(content)
     status, _, err = run(capsys, "speed", *H200, "--anchor", str(path))
     assert status == 3
-    assert "PLAN076" in err
+    assert ("PLAN043" if content == "no json" else "PLAN076") in err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -389,12 +390,62 @@ def test_a_full_disk_under_the_audit_stops_nobody(
         async with worker() as engine, start(engine.url) as gateway:
             for _ in range(3):
                 assert (await ask(gateway, key)).failure is None
+            assert usage(gateway)[0] == 3
             async with aiohttp.ClientSession() as session:
                 health = await (await session.get(f"{gateway.url}/healthz")).json()
             assert health["audit_lines_lost"] == 3
-            assert usage(gateway)[0] == 3
 
     run(work())
+
+
+def test_a_disk_that_stands_still_holds_no_stream_up(start: Start, make_key: MakeKey) -> None:
+    """What runs comes to its end while nothing can be written; who comes new waits, and is then let
+    in.
+    """
+    key = make_key()
+    written = threading.Event()
+
+    def stands_still() -> None:
+        assert written.wait(60)
+
+    async def work() -> None:
+        async with worker() as engine, start(engine.url) as gateway:
+            running = asyncio.create_task(ask(gateway, key))
+            await until(lambda: gateway.ledger.open_requests() == 1)
+            gateway.ledger.before_write = stands_still
+            late = asyncio.create_task(ask(gateway, key))
+            assert (await running).failure is None
+            assert not late.done()
+            written.set()
+            assert (await late).failure is None
+            assert usage(gateway)[0] == 2
+
+    run(work())
+
+
+def test_what_was_settled_has_its_line(
+    start: Start, make_key: MakeKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines go before the transaction: when it is made they are in the file."""
+    key = make_key()
+    lines: list[int] = []
+
+    async def work() -> None:
+        async with worker() as engine, start(engine.url) as gateway:
+            books = gateway.ledger._books
+            true_book = books.book
+
+            def book(settlements: Any, wishes: Any, now: Any) -> Any:
+                if settlements:
+                    lines.append((tmp_path / "audit.jsonl").read_text().count("\n"))
+                return true_book(settlements, wishes, now)
+
+            monkeypatch.setattr(books, "book", book)
+            assert (await ask(gateway, key)).failure is None
+            await until(lambda: bool(lines))
+
+    run(work())
+    assert lines == [1]
 
 
 @pytest.mark.parametrize("jump_s", [-86_400.0, 3600.0, 86_400.0])

@@ -165,7 +165,8 @@ def test_the_dashboard_is_ordered_as_the_boards_people_know() -> None:
     """Panels do not overlap; what vLLM's board lacks comes after what it has."""
     document = dashboard.document(text)
     order = [panel.key for panel in dashboard.PANELS]
-    assert order[:5] == ["throughput", "tpot", "scheduler", "ttft", "cache"]
+    assert order[:6] == ["e2e", "throughput", "tpot", "scheduler", "ttft", "cache"]
+    assert order[6:8] == ["prompt_length", "output_length"]
     places = [(each["gridPos"]["x"], each["gridPos"]["y"]) for each in document["panels"]]
     assert len(places) == len(set(places))
     assert len({each["id"] for each in document["panels"]}) == len(places)

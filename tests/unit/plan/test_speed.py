@@ -104,6 +104,23 @@ def test_a_limit_the_user_sets_is_named_as_such(forecast: Forecast) -> None:
     assert refusal.code == "beyond_max_num_seqs"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "stated", "admitted"),
+    [
+        ({"tensor": 8, "data": 2, "pipeline": 1}, None, (5, "vllm-h200-tp8dp2")),
+        # Its settings come from another layout's recipe; its own says 32.
+        (LAYOUTS["pp2"], None, (32, "vllm-h200-tp8pp2-humming-logged")),
+        (LAYOUTS["pp2"], 4, (4, "request")),
+    ],
+)
+def test_what_an_engine_admits_is_what_its_own_recipe_says(
+    forecast: Forecast, sizes: dict[str, int], stated: int | None, admitted: tuple[int, str]
+) -> None:
+    """Or the user; never what was set for another layout of the same cards."""
+    found = forecast("kimi-k3", "2x8xH200", 1000, 1000, engine="vllm", max_num_seqs=stated, **sizes)
+    assert found.admitted == admitted
+
+
 def test_an_anchor_narrows_an_unseen_class(forecast: Forecast) -> None:
     """MI355X with vLLM: the rows disagree; one point of the service makes the band a third."""
     point = AnchorPoint(concurrency=8, input_tokens=1000, output_tokens=1000, tpot_s=0.0265)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heavylift.facts.catalog import Catalog
-from heavylift.records.watch import EngineNow, Sight
+from heavylift.records.watch import EngineNow, LengthBin, Sight
 from heavylift.telemetry.engine_metrics import EnginePage, bucket_quantile, now, read
 from heavylift.telemetry.prometheus import histogram
 
@@ -109,6 +109,32 @@ def test_two_looks_make_rates_and_quantiles_of_what_lies_between() -> None:
     assert engine.ttft is not None
     assert (engine.ttft.basis, engine.ttft.count) == ("window", 4)
     assert engine.ttft.p50_s == pytest.approx(1.5)
+
+
+HISTOGRAMS = """\
+vllm:num_requests_running 1
+vllm:e2e_request_latency_seconds_bucket{{le="10.0"}} {fast}
+vllm:e2e_request_latency_seconds_bucket{{le="+Inf"}} {fast}
+vllm:request_prompt_tokens_bucket{{le="100.0"}} {short}
+vllm:request_prompt_tokens_bucket{{le="1000.0"}} {short}
+vllm:request_prompt_tokens_bucket{{le="+Inf"}} {all}
+vllm:request_generation_tokens_bucket{{le="+Inf"}} 0.0
+"""
+
+
+def test_lengths_are_those_of_requests_that_ended_in_the_window() -> None:
+    """Two short prompts and one beyond the last bound since the look before; none without one."""
+    first = read(HISTOGRAMS.format(fast=1.0, short=4.0, all=9.0), NAMES, 0.0)
+    last = read(HISTOGRAMS.format(fast=3.0, short=6.0, all=12.0), NAMES, 10.0)
+    engine = now([first, last])
+    assert engine.prompt_lengths == (
+        LengthBin(most_tokens=100, requests=2),
+        LengthBin(most_tokens=None, requests=1),
+    )
+    assert engine.output_lengths == ()
+    assert engine.e2e is not None
+    assert (engine.e2e.basis, engine.e2e.count) == ("window", 2)
+    assert now([last]).prompt_lengths == ()
 
 
 def test_one_look_has_no_rates_and_says_what_its_quantiles_are_of() -> None:

@@ -57,7 +57,9 @@ def history(**figures: list[tuple[int, float]]) -> History:
 
 
 def test_charts_come_in_the_order_of_the_board() -> None:
-    """Throughput, TPOT, scheduler, TTFT, cache, as people know it; empty ones are left out."""
+    """Latency, throughput, TPOT, scheduler, TTFT, cache and lengths, as people know it; empty ones
+    are left out.
+    """
     at = int(NOW_S) - 10
     drawn = panels(
         history(
@@ -69,14 +71,49 @@ def test_charts_come_in_the_order_of_the_board() -> None:
         NOW_S,
     )
     assert [panel.key for panel in drawn] == ["throughput", "scheduler", "ttft", "gpu_power"]
-    assert [panel.key for panel in BOARD][:5] == [
+    assert [panel.key for panel in BOARD][:8] == [
+        "e2e",
         "throughput",
         "tpot",
         "scheduler",
         "ttft",
         "cache",
+        "prompt_length",
+        "output_length",
     ]
     assert drawn[2].lines[0].last == pytest.approx(500.0)
+
+
+def test_an_idle_engine_has_an_axis() -> None:
+    """Of nothing but zeros: it ends at one."""
+    (panel,) = panels(history(engine__running=[(int(NOW_S) - 10, 0.0)]), NOW_S)
+    assert panel.top == 1.0
+
+
+def test_lengths_are_a_heat_map() -> None:
+    """A row for each length, the longest on top; a column for each two minutes; the fullest place
+    is the darkest.
+    """
+    at = int(NOW_S) - 10
+    (panel,) = panels(
+        history(
+            engine__prompt_length__1000=[(at - 600, 2.0), (at, 1.0), (at + 1, 3.0)],
+            engine__prompt_length__200=[(at, 1.0)],
+            engine__prompt_length__more=[(at - 10**6, 9.0)],
+        ),
+        NOW_S,
+    )
+    assert (panel.key, panel.rows) == ("prompt_length", ("200", "1000", "more"))
+    assert [(cell.label, cell.share) for cell in panel.cells] == [
+        ("1000", 0.5),
+        ("200", 0.25),
+        ("1000", 1.0),
+    ]
+    first, low, high = panel.cells
+    assert first.x < low.x == high.x
+    assert high.y < low.y
+    assert all(c.x >= 0 and c.x + c.width <= WIDTH for c in panel.cells)
+    assert all(c.y >= 0 and c.y + c.height <= HEIGHT for c in panel.cells)
 
 
 def test_a_line_is_broken_where_nothing_was_seen() -> None:
@@ -109,10 +146,14 @@ def test_a_deployment_is_shown_as_it_runs(home: Path) -> None:
         with open_series(series_path("k3")) as store:
             # Its supervisor keeps figures as well, but sees no such GPU.
             store.add(time.time() - 30, {"gpu.elsewhere.3.power_w": 712.0})
+            store.add(time.time() - 30, {"engine.prompt_length.500": 2.0, "engine.e2e_p50_s": 7.5})
         part, record = site.ask("/part/live", "/api/live")
     assert "serves" in part.text
     assert "release 1" in part.text
     assert "GPU 3 <strong>712</strong>" in part.text
+    assert "Requests by prompt length" in part.text
+    assert '<rect class="heat"' in part.text
+    assert "Whole request, s" in part.text
     assert str(home) not in part.text
     assert str(home) not in record.text
     stopped = site.get("/part/live").text

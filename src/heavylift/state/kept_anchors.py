@@ -27,7 +27,7 @@ def keep(plan: Plan, points: tuple[AnchorPoint, ...]) -> Path | None:
     if not points:
         return None
     with contextlib.suppress(OSError, HeavyliftError, msgspec.MsgspecError):
-        path = state_dir() / "anchors" / f"{_name(plan)}.json"
+        path = anchors_dir() / f"{_name(plan)}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         kept: list[AnchorPoint] = []
         if path.is_file():
@@ -38,6 +38,19 @@ def keep(plan: Plan, points: tuple[AnchorPoint, ...]) -> Path | None:
         scratch.replace(path)
         return path
     return None
+
+
+def kept(plan: Plan) -> tuple[AnchorPoint, ...]:
+    """The points kept here of the service that was planned; none where nothing can be read."""
+    with contextlib.suppress(OSError, HeavyliftError, msgspec.MsgspecError):
+        raw = (anchors_dir() / f"{_name(plan)}.json").read_bytes()
+        return tuple(msgspec.json.decode(raw, type=AnchorFile).points)
+    return ()
+
+
+def anchors_dir() -> Path:
+    """Where points are kept, a file for each service."""
+    return state_dir() / "anchors"
 
 
 def _name(plan: Plan) -> str:
