@@ -10,6 +10,7 @@ STAMP := $(VENV)/.installed
 	test-routers test-postgres test-admin-api bench-client bench-smoke bench-soak \
 	bench-batch bench-simulate \
 	bench-batch-memory recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args \
+	test-llama-args \
 	schemas docs docs-reference clean
 
 setup: $(STAMP)
@@ -237,6 +238,14 @@ $(VENV)-docs/.installed: pyproject.toml requirements/docs.txt
 docs-reference: setup
 	for tag in en zh-Hans zh-Hant; do \
 		HEAVYLIFT_LANG=$$tag $(BIN)/python -m heavylift.cli.reference build/docs-reference/$$tag || exit 1; done
+
+# The real llama-server, built for a CPU once (ten minutes of two cores; a C++ compiler must be there),
+# starts by every llama-server command that recipes emit. LLAMA_SERVER=FILE takes one that is there.
+LLAMA_SERVER ?= .cache/llama-server/bin/llama-server
+
+test-llama-args: setup
+	test -x $(LLAMA_SERVER) || $(BIN)/python tools/build_llama_server.py .cache/llama-server
+	HEAVYLIFT_LLAMA_SERVER=$(abspath $(LLAMA_SERVER)) $(BIN)/python -m pytest tests/e2e/test_llama_server.py
 
 schemas: setup
 	$(BIN)/python -m heavylift.cli.schemas docs/schemas

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.e2e.deployments import Command, Field, field_of_deployments
 
 from heavylift.devserver.tiny_k3 import write_k3_header, write_tiny_k3
 from heavylift.errors import HeavyliftError
@@ -95,3 +98,34 @@ def start(engine_home: Path, tmp_path: Path, api_key: str) -> Serve:  # noqa: AR
             yield served
 
     return started
+
+
+@pytest.fixture
+def deployed_embedded(
+    engine_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Field]:
+    """A field of deployments with a home of its own that has the engine."""
+    home = tmp_path / "home"
+    (home / "data").mkdir(parents=True)
+    (home / "data" / "engines").symlink_to(engine_home / "data" / "engines")
+    monkeypatch.setenv("HEAVYLIFT_HOME", str(home))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    with field_of_deployments() as there:
+        yield there
+
+
+@pytest.fixture
+def heavylift() -> Command:
+    """`heavylift("status", "d")`: status, output, errors of the command."""
+
+    def ran(*words: str) -> tuple[int, str, str]:
+        result = subprocess.run(
+            [sys.executable, "-m", "heavylift", *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        return result.returncode, result.stdout, result.stderr
+
+    return ran

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -11,15 +12,21 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from heavylift.launch import processes
 from heavylift.operate import operations, truth
 from heavylift.operate.operations import Begun, UpWish
+from heavylift.plan.receipts import compare
 from heavylift.records.deployment import DeploymentStatus, Phase, RunState, Supervision
 from heavylift.records.launch import LaunchSpec, RankSpec
+from heavylift.records.plan import Plan, TermComparison
 from heavylift.state.deployments import deployments_path, open_deployments
+
+Command = Callable[..., tuple[int, str, str]]
+"""`heavylift("status", "d")`: status, output, errors of the command."""
 
 WAIT_S = 60.0
 """Longer than anything here takes on a machine with much other work."""
@@ -169,3 +176,26 @@ def gone(pids: tuple[int, ...]) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def status_of(heavylift: Command, *words: str) -> dict[str, Any]:
+    """The first deployment of `status --json`."""
+    _, out, _ = heavylift("status", *words, "--json")
+    found: dict[str, Any] = json.loads(out)["deployments"][0]
+    return found
+
+
+def compared(deployed: Field, recipe: Path) -> dict[str, TermComparison]:
+    """Every term that a run's log told, against the plan in its recipe's folder."""
+    plan = msgspec.json.decode((recipe / "plan.json").read_bytes(), type=Plan)
+    with open_deployments(deployments_path()) as store:
+        digest = deployed.run().receipt_digest
+        (receipt,) = store.receipts(
+            model=plan.model,
+            variant=plan.variant,
+            engine=plan.engine,
+            rack=plan.rack.label,
+            layout=plan.layout,
+        )
+        assert store.save_receipt(receipt) == digest
+    return {each.term: each for each in compare(plan, receipt)}

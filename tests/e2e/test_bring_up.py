@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from tests.e2e.deployments import Field
 from tests.e2e.test_rehearse import commands, deployed, heavylift, write_model, write_recipe
-from tests.e2e.test_up_embedded import deployed as deployed_embedded
 
 from heavylift.cli.text import text
 from heavylift.records.bring_up import BringUp, Rung, RungKind, RungStatus
@@ -17,7 +16,7 @@ from heavylift.records.deployment import Phase
 
 pytestmark = pytest.mark.e2e
 
-__all__ = ["deployed", "deployed_embedded"]  # fixtures of other modules
+__all__ = ["deployed"]  # a fixture of another module
 
 OBLIGING = '[server]\ncontext_tokens = 2048\n\n[reply]\nmind = "obliging"\n'
 

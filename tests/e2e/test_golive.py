@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from tests.e2e.deployments import Field, write_recipe
 from tests.e2e.test_rehearse import deployed, heavylift
-from tests.e2e.test_up_embedded import deployed as deployed_embedded
 from tests.unit.golive.test_judge import parse
 
 pytestmark = pytest.mark.e2e
 
-__all__ = ["deployed", "deployed_embedded"]  # fixtures of other modules
+__all__ = ["deployed"]  # a fixture of another module
 
 OBLIGING = """
 [server]

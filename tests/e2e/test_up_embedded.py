@@ -4,67 +4,39 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from tests.e2e.deployments import QUICK, Field, field_of_deployments, free_port, gone, kill
+from tests.e2e.deployments import (
+    QUICK,
+    Command,
+    Field,
+    compared,
+    free_port,
+    gone,
+    kill,
+    status_of,
+)
 
 from heavylift.cli.text import text
 from heavylift.devserver import tiny_k3 as tiny
 from heavylift.launch import engine_env
 from heavylift.launch.embedded import launch
 from heavylift.operate import recipes
-from heavylift.plan.receipts import compare
 from heavylift.planning import THIS_MACHINE, Planning
 from heavylift.recipe.engines.embedded import ENGINE, EmbeddedSettings
 from heavylift.records.deployment import Alive, Phase
-from heavylift.records.plan import Agreement, Plan, PlanRequest, TermComparison
+from heavylift.records.plan import Agreement, PlanRequest
 from heavylift.state.deployments import deployments_path, open_deployments
 
 pytestmark = pytest.mark.e2e
 
-Command = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def deployed(engine_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
-    """A field of deployments with a home of its own that has the engine."""
-    home = tmp_path / "home"
-    (home / "data").mkdir(parents=True)
-    (home / "data" / "engines").symlink_to(engine_home / "data" / "engines")
-    monkeypatch.setenv("HEAVYLIFT_HOME", str(home))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    with field_of_deployments() as there:
-        yield there
-
-
-@pytest.fixture
-def heavylift() -> Command:
-    """`heavylift("status", "d")`: status, output, errors of the command."""
-
-    def ran(*words: str) -> tuple[int, str, str]:
-        result = subprocess.run(
-            [sys.executable, "-m", "heavylift", *words],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
-        return result.returncode, result.stdout, result.stderr
-
-    return ran
-
-
-def status_of(heavylift: Command, *words: str) -> dict[str, Any]:
-    """The first deployment of `status --json`."""
-    _, out, _ = heavylift("status", *words, "--json")
-    found: dict[str, Any] = json.loads(out)["deployments"][0]
-    return found
+def deployed(deployed_embedded: Field) -> Field:
+    """A field of deployments with the embedded engine."""
+    return deployed_embedded
 
 
 def test_a_model_is_served_verified_killed_restarted_rolled_back_and_stopped(
@@ -162,22 +134,6 @@ def test_the_tiny_k3_takes_the_bytes_that_were_planned(
     named = {finding.subject for finding in run.findings if finding.code == "run.memory.term"}
     assert {"kv_cache", "recurrent_state.kda_recurrent"} <= named
     assert deployed.status().alive is Alive.ALIVE
-
-
-def compared(deployed: Field, recipe: Path) -> dict[str, TermComparison]:
-    """Every term that a run's log told, against the plan in its recipe's folder."""
-    plan = msgspec.json.decode((recipe / "plan.json").read_bytes(), type=Plan)
-    with open_deployments(deployments_path()) as store:
-        digest = deployed.run().receipt_digest
-        (receipt,) = store.receipts(
-            model=plan.model,
-            variant=plan.variant,
-            engine=plan.engine,
-            rack=plan.rack.label,
-            layout=plan.layout,
-        )
-        assert store.save_receipt(receipt) == digest
-    return {each.term: each for each in compare(plan, receipt)}
 
 
 def test_a_written_recipe_takes_the_memory_of_its_plan_term_by_term(

@@ -417,12 +417,12 @@ def _version_defects(where: str, rule: Rule, versions: Sequence[str]) -> Iterato
 
 def _reserve_defects(where: str, expression: str) -> Iterator[Defect]:
     """What a computed memory fraction leaves free must use its names and come out whole."""
-    unknown = tuple(_expression_defects(where, expression, vocabulary.RESERVE_NAMES))
+    unknown = tuple(_expression_defects(where, expression, frozenset(vocabulary.LEAST_RESERVE)))
     yield from unknown
     if unknown:
         return
     try:
-        evaluate(expression, vocabulary.LEAST.stated())
+        evaluate(expression, vocabulary.LEAST_RESERVE)
     except ExpressionError as error:
         yield Defect(where, "expression", str(error))
 

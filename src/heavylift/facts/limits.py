@@ -122,7 +122,10 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (TensorPattern, "params_per_element"),
         (ConfigLayers, "counts_from"),
         (BudgetRule, "default_reserved_floor_bytes"),
+        (BudgetRule, "floor_over_gib"),
+        (BudgetRule, "least_chunk_tokens"),
         (DefaultRule, "min_memory_gib"),
+        (DefaultRule, "min_ranks"),
         (CacheRule, "reserved_pages"),
         (CacheRule, "reserved_states"),
         (CacheRule, "states_per_draft_token"),
@@ -174,6 +177,7 @@ WORDS: Final[Mapping[_Field, tuple[str, ...]]] = {
     (BudgetRule, "base"): ("total", "free_before_load", "free_after_load", "none"),
     (BudgetRule, "inside"): _SEGMENTS,
     (DefaultRule, "name"): (
+        "captured_batches",
         "engine_version",
         "kv_cache_dtype",
         "max_num_batched_tokens",

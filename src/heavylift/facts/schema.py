@@ -438,9 +438,11 @@ class BudgetRule(Rule):
     `base`: `total`, `free_before_load`, `free_after_load`, `none`. `inside` names the segments that
     count against the fraction; all others must fit beside it in what the driver shows. Where the
     engine computes its default, `default_reserved` is what it leaves free (bytes, an expression),
-    at least the floor; the fraction is rounded to three digits and multiplied by
-    `default_vision_factor` when a vision tower is loaded. `default_with_vision` is the default of
-    an engine that states another one for then.
+    on cards over `floor_over_gib` at least the floor; the fraction is rounded to three digits and
+    multiplied by `default_vision_factor` when a vision tower is loaded. `default_with_vision` is
+    the default of an engine that states another one for then. The expression counts a chunk of
+    prefill as at least `least_chunk_tokens`; `prefill_captures` are the sizes of which a graph is
+    captured, up to the chunk.
     """
 
     fraction_flag: str
@@ -449,13 +451,17 @@ class BudgetRule(Rule):
     default: float | None = None
     default_reserved: str | None = None
     default_reserved_floor_bytes: int = 0
+    floor_over_gib: int = 0
+    least_chunk_tokens: int = 0
+    prefill_captures: tuple[int, ...] = ()
     default_vision_factor: float = 1.0
     default_with_vision: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DefaultRule(Rule):
-    """The engine's default of one setting, for cards of at least `min_memory_gib`.
+    """The engine's default of one setting, for cards of at least `min_memory_gib` and that many
+    ranks.
 
     The first rule in scope is taken. No `value` = taken from the model.
     """
@@ -463,6 +469,7 @@ class DefaultRule(Rule):
     name: str
     value: int | str | None = None
     min_memory_gib: int = 0
+    min_ranks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ check them and the planner that fills the numbers in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -45,8 +45,16 @@ class RankNumbers:
 
 RANK_NAMES: Final = frozenset(entry.name for entry in fields(RankNumbers))
 
-RESERVE_NAMES: Final = frozenset({"max_num_batched_tokens", "ranks"})
-"""What the expression of a computed memory fraction (`default_reserved`) may name."""
+LEAST_RESERVE: Final[Mapping[str, int]] = {
+    "max_num_batched_tokens": 1,
+    "ranks": 1,
+    "captured_batches": 1,
+    "captured_prefills": 0,
+}
+"""What the expression of a computed memory fraction (`default_reserved`) may name, as small as it
+gets. `captured_batches`: the most sequences a decode graph is captured for; `captured_prefills`:
+how many sizes of prefill one is captured for.
+"""
 
 LEAST: Final = RankNumbers(
     tensor_parallel_size=1,

@@ -10,6 +10,7 @@ from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import (
     BudgetRule,
+    DefaultRule,
     EngineFacts,
     EngineVersion,
     GpuFacts,
@@ -292,12 +293,32 @@ class _Filling:
             value, recipe = self._settings[name]
             self._take(name, value, "recipe", recipe.id)
             return int(value)
-        memory = self._gpu.memory_visible.value // GIB
-        for rule in self.scope.all(self._engine.defaults):
-            if rule.name == name and memory >= rule.min_memory_gib and rule.value is not None:
-                self._take(name, rule.value, "engine", rule.source)
-                return int(rule.value)
-        return None
+        rule = self._default(name)
+        if rule is None or rule.value is None:
+            return None
+        self._take(name, rule.value, "engine", rule.source)
+        return int(rule.value)
+
+    def _default(self, name: str) -> DefaultRule | None:
+        """The engine's default with a value for a rack of these cards."""
+        memory, ranks = self._gpu.memory_visible.value // GIB, self._request.rack.gpu_count
+        return next(
+            (
+                rule
+                for rule in self.scope.all(self._engine.defaults)
+                if rule.name == name
+                and memory >= rule.min_memory_gib
+                and ranks >= rule.min_ranks
+                and rule.value is not None
+            ),
+            None,
+        )
+
+    def _captured_batches(self) -> int:
+        """The most sequences a decode graph is captured for: no more than are admitted."""
+        rule = self._default("captured_batches")
+        usual = 0 if rule is None else int(rule.value or 0)
+        return min(usual, self._request.max_num_seqs or usual)
 
     def sequences(self, concurrency: int) -> int | None:
         """How many sequences the engine may admit. A usual value below what was asked for at once
@@ -404,9 +425,16 @@ class _Filling:
     def _computed_fraction(
         self, rule: BudgetRule, expression: str, batched: int, *, vision: bool
     ) -> float:
-        names = {"max_num_batched_tokens": batched, "ranks": self._request.rack.gpu_count}
-        reserved = max(evaluate(expression, names), rule.default_reserved_floor_bytes)
         total = self._gpu.memory_visible.value
+        names = {
+            "max_num_batched_tokens": max(batched, rule.least_chunk_tokens),
+            "ranks": self._request.rack.gpu_count,
+            "captured_batches": self._captured_batches(),
+            "captured_prefills": sum(size <= batched for size in rule.prefill_captures),
+        }
+        reserved = evaluate(expression, names)
+        if total > rule.floor_over_gib * GIB:
+            reserved = max(reserved, rule.default_reserved_floor_bytes)
         fraction = round((total - reserved) / total, 3)
         return fraction * (rule.default_vision_factor if vision else 1.0)
 

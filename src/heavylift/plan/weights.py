@@ -67,7 +67,8 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
     """How the engine splits routed experts in this layout; None for a model without experts.
 
     Formula: inner, raised to floor × tp by the model class when inner // tp < floor; divided over
-    the ranks that share an expert; each part rounded up to the MoE backend's multiple.
+    the ranks that share an expert (all of them over those it is spread to); each part rounded up to
+    the MoE backend's multiple.
     """
     dims = subject.dims
     if "experts" not in dims:
@@ -78,10 +79,10 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
     padded = inner
     if padding is not None and _pads(padding, tensor, inner, spread=spread):
         padded = padding.floor * tensor
-    ranks = 1 if spread else tensor * layout.data_parallel_size
+    ranks = ceil_div(tensor * layout.data_parallel_size, layout.expert_parallel_size)
     multiple = (subject.moe_backend_multiple or 1) if _experts_are_mxfp4(subject) else 1
     width = ceil_div(padded, ranks)
-    if not spread:
+    if ranks > 1 or not spread:
         width = ceil_div(width, multiple) * multiple
     return ExpertSplit(
         inner=inner,

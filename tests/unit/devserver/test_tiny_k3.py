@@ -63,11 +63,10 @@ def test_gguf_and_safetensors_hold_the_same_weights() -> None:
     catalog = Catalog()
     model = catalog.model("kimi-k3")
     family = catalog.family("kimi-k3")
-    by_role: dict[str, dict[str, int]] = {}
-    for variant in model.variants[:2]:
-        inventory = from_facts(model, family, variant)
-        params = by_role.setdefault(variant.format, {})
-        for group in inventory.groups:
+    by_role: dict[str, dict[str, int]] = {"safetensors": {}, "gguf": {}}
+    for form, params in by_role.items():
+        variant = next(each for each in model.variants if each.format == form)
+        for group in from_facts(model, family, variant).groups:
             params[group.role] = params.get(group.role, 0) + group.params_total
     native, gguf = by_role["safetensors"], by_role["gguf"]
     same = set(native) - {"vision", "projector", "kda_attention", "attn_res"}

@@ -48,6 +48,28 @@ def test_vllm_holds_the_head_whole_on_every_data_parallel_rank(
     )
 
 
+@pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "tokenspeed"])
+@pytest.mark.parametrize("expert", [2, 4, 8])
+def test_experts_spread_over_a_part_of_the_ranks_are_split_over_the_rest(
+    make_plan: Callable[..., Plan], engine: str, expert: int
+) -> None:
+    """`--tp 8 --ep-size 2`: half the experts on a rank, each in four (moe_tp = tp / ep): no more
+    bytes than with either alone. Source: derive_parallel_widths of SGLang 0.5.23,
+    MoeLayerMapping of TokenSpeed 0.1.1, Mapping of TensorRT-LLM.
+    """
+    part = make_plan("qwen3-235b", "8xH200", engine=engine, tensor=8, expert=expert)
+    split = make_plan("qwen3-235b", "8xH200", engine=engine, tensor=8, expert=1)
+    name = "experts.{e}.up_proj.weight"
+    assert weights(part, name) == weights(split, name) > 0
+
+
+def test_vllm_spreads_experts_over_all_ranks_or_none(make_plan: Callable[..., Plan]) -> None:
+    """It has no size between: --enable-expert-parallel takes the tensor ranks of every replica."""
+    with pytest.raises(HeavyliftError) as caught:
+        make_plan("qwen3-235b", "8xH200", engine="vllm", tensor=8, expert=2)
+    assert caught.value.code == "PLAN030"
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_a_rank_keeps_the_tokens_of_its_own_sequences(
     make_plan: Callable[..., Plan], engine: str

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from heavylift.errors import HeavyliftError
-from heavylift.records.plan import Plan
+from heavylift.records.plan import Capacity, Plan
 
 
 def taken(plan: Plan) -> dict[str, tuple[Any, str]]:
@@ -88,10 +88,58 @@ def test_the_usual_version_for_a_vendor_is_a_fact(make_plan: Callable[..., Plan]
 
 
 def test_sglang_computes_its_own_fraction(make_plan: Callable[..., Plan]) -> None:
-    """SGLang 0.5.23 leaves 512 + 1.5 × chunk + 128 a rank + 2 × 512 + 1536 MiB, at least 10 GiB."""
+    """SGLang 0.5.23 leaves 512 + 1.5 × chunk + 128 a rank + 2 × 512 + 8 × 74 MiB: for each of 74
+    sizes up to the chunk a graph of prefill.
+    """
     found = taken(make_plan("llama-3.1-8b", "8xB300", engine="sglang"))
-    reserved = 512 + 1.5 * 16384 + 128 * 8 + 1024 + 1536
+    reserved = 512 + 1.5 * 16384 + 128 * 8 + 1024 + 8 * 74
     assert found["mem_fraction_static"] == (round((275040 - reserved) / 275040, 3), "engine")
+
+
+# By `handle_gpu_memory_settings` and `reserve_for_graph_mb` of the 0.5.23 wheel: MiB of the card,
+# chunk, ranks, most sequences of a decode graph, MiB for graphs of prefill.
+SGLANG = {
+    # 50 sizes up to 4,096; no floor.
+    ("llama-3.1-8b", "1xRTX4090"): (24564, 4096, 1, 48, 50 * 8),
+    ("llama-3.1-8b", "4xRTX4090"): (24564, 4096, 4, 160, 50 * 8),
+    ("llama-3.1-8b", "1xL40S"): (46068, 4096, 1, 32, 50 * 8),
+    ("llama-3.1-8b", "1xH100"): (81559, 8192, 1, 256, 58 * 8),
+    ("llama-3.1-8b", "1xT4"): (15360, 2048, 1, 8, 42 * 8),
+    # MLA: 1.5 GiB whatever the sizes.
+    ("deepseek-v3", "8xH200"): (143771, 8192, 8, 512, 1536),
+    # KDA, and cards that are not CUDA's: none.
+    ("kimi-linear-48b", "8xB300"): (275040, 16384, 8, 512, 0),
+    ("llama-3.1-8b", "1xMI300X"): (196592, 16384, 1, 512, 0),
+}
+
+
+@pytest.mark.parametrize(("model", "rack"), SGLANG)
+def test_sglang_leaves_what_the_card_and_the_attention_ask(
+    make_plan: Callable[..., Plan], model: str, rack: str
+) -> None:
+    """Fewer decode graphs on small cards and few ranks; the floor on cards over 60 GiB only."""
+    total, chunk, ranks, batches, prefill = SGLANG[model, rack]
+    plan = make_plan(model, rack, engine="sglang", vision=False, engine_version="0.5.23")
+    found = taken(plan)
+    reserved = 512 + 1.5 * chunk + 128 * ranks + 2 * batches + prefill
+    if total > 60 * 1024:
+        reserved = max(reserved, 10240)
+    assert found["max_num_batched_tokens"][0] == chunk
+    expected = (total - reserved) / total
+    assert found["mem_fraction_static"][0] == pytest.approx(expected, abs=0.0011)
+
+
+def test_sglang_captures_no_more_than_it_admits(make_plan: Callable[..., Plan]) -> None:
+    """--max-running-requests below the usual number of captured sequences: fewer graphs."""
+    plan = make_plan("llama-3.1-8b", "1xRTX4090", engine="sglang", max_num_seqs=8)
+    reserved = 512 + 1.5 * 4096 + 128 + 2 * 8 + 8 * 50
+    assert taken(plan)["mem_fraction_static"][0] == round((24564 - reserved) / 24564, 3)
+
+
+def test_sglang_serves_an_8b_model_on_a_24_gb_card(make_plan: Callable[..., Plan]) -> None:
+    """As many do: BF16 weights of 15 GiB leave room for a context of 8k."""
+    plan = make_plan("llama-3.1-8b", "1xRTX4090", engine="sglang", context_tokens=8192)
+    assert plan.capacity_verdict is Capacity.FITS
 
 
 def test_sglang_takes_less_with_a_vision_tower(make_plan: Callable[..., Plan]) -> None:

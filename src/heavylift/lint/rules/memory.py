@@ -101,13 +101,10 @@ def wish_of(case: Case, rack: NamedRack, *, any_form: bool = False) -> PlanWish 
 
 def _is_told(case: Case) -> bool:
     """False for what the rules of memory do not tell: a fork's own ways, data parallel attention
-    inside the tensor ranks, experts spread over a part of the ranks.
+    inside the tensor ranks.
     """
-    layout = case.layout
-    expert = layout.expert_parallel_size
-    partly = expert not in (1, layout.tensor_parallel_size * layout.data_parallel_size)
     inner = case.setting("inner_data") not in (None, FALSE)
-    return not (case.version.is_fork or partly or inner)
+    return not (case.version.is_fork or inner)
 
 
 def moves_weights(case: Case) -> bool:

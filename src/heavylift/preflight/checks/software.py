@@ -239,8 +239,9 @@ def quant_block(view: View, check: CheckFacts) -> Outcome:
     inner = dims.get(name)
     if inner is None:
         raise NotApplicableError("no_experts")
-    # Experts that are spread whole are not cut.
-    ranks = 1 if layout.expert_parallel_size > 1 else layout.tensor_parallel_size
+    # The ranks that share an expert: one where experts are spread whole.
+    sharing = layout.tensor_parallel_size * layout.data_parallel_size
+    ranks = max(1, sharing // layout.expert_parallel_size)
     shown = f"{inner} / {ranks} / {block}"
     if inner % ranks or inner // ranks % block:
         return bad("cut", shown, expected=block)
