@@ -121,26 +121,31 @@ def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The layouts of one subject: the best, those it was found among, and those refused."""
+    """The layouts of one subject: the best, those it was found among, and those refused.
+    `all_hopeless`: the weights alone are too many in each, and each is told by its whole account.
+    """
 
     best: Candidate
     allowed: tuple[Layout, ...]
     weighed: Mapping[Layout, Candidate]
     refused: tuple[Rejected, ...]
+    all_hopeless: bool = False
 
     def plan(self, request: PlanRequest, *, with_lost: bool = True) -> Plan:
         """The plan of the best; `with_lost`: with every other layout and why it lost."""
         if not with_lost:
             return plan_candidate(self.best, request)
-        subject = self.best.subject
-        others = [
-            self.weighed.get(layout) or hopeless(subject, layout) or candidate(subject, layout)
-            for layout in self.allowed
-            if layout != self.best.layout
-        ]
+        others = [self._other(layout) for layout in self.allowed if layout != self.best.layout]
         others.sort(key=place)
         lost = tuple(_lost(other, self.best) for other in others)
         return replace(plan_candidate(self.best, request), rejected=lost + self.refused)
+
+    def _other(self, layout: Layout) -> Candidate:
+        subject = self.best.subject
+        known = self.weighed.get(layout)
+        if known is None and not self.all_hopeless:
+            known = hopeless(subject, layout)
+        return known or candidate(subject, layout)
 
 
 def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
@@ -154,12 +159,17 @@ def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
         raise _no_layout(subject, refused)
     weighing = _Weighing(subject, allowed)
     best = weighing.first()
-    if weighing.all_hopeless:
-        weighed = {layout: candidate(subject, layout) for layout in allowed}
-        best = min(weighed.values(), key=place)
-    else:
-        weighed = weighing.weighed
-    return Ranking(best=best, allowed=allowed, weighed=weighed, refused=refused)
+    if not weighing.all_hopeless:
+        return Ranking(best=best, allowed=allowed, weighed=weighing.weighed, refused=refused)
+    # Of layouts that do not fit the published come first, whatever the others miss by.
+    ranks = [publication_rank(subject, layout) for layout in allowed]
+    weighed = {
+        layout: candidate(subject, layout)
+        for layout, rank in zip(allowed, ranks, strict=True)
+        if rank == min(ranks)
+    }
+    best = min(weighed.values(), key=place)
+    return Ranking(best=best, allowed=allowed, weighed=weighed, refused=refused, all_hopeless=True)
 
 
 def best_that_holds(subject: Subject, allowed: tuple[Layout, ...]) -> Candidate | None:
