@@ -731,7 +731,8 @@ def _with_whole_context(plan: Plan, knowledge: Knowledge) -> Plan:
     most = knowledge.model.model.max_context.value
     if plan.request.context_tokens is not None or not plan.verdict.is_positive:
         return plan
-    if plan.context_tokens == most or plan.rack.parts:
+    # What a start measured was measured at its own context.
+    if plan.context_tokens == most or plan.rack.parts or plan.receipt is not None:
         return plan
     request = replace(plan.request, context_tokens=most)
     whole = plan_on_layout(request, knowledge, plan.engine, plan.layout)
