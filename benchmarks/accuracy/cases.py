@@ -50,6 +50,7 @@ class Case:
     context: int | None = None
     fraction: float | None = None
     draft_tokens: int = 0
+    drafter: str | None = None
     batched_tokens: int | None = None
     max_num_seqs: int | None = None
     text_only: bool = False
@@ -114,6 +115,7 @@ def _public(record: Mapping[str, Any]) -> Case:
         context=record.get("max_model_len"),
         fraction=record.get("gpu_memory_utilization"),
         draft_tokens=_drafted(str(extra.get("spec") or "")),
+        drafter=_drafter(str(extra.get("spec") or "")),
         batched_tokens=_whole(extra.get("max_num_batched_tokens")),
         max_num_seqs=_whole(extra.get("max_num_seqs")),
         text_only="--language-model-only" in flags or engine in GGUF_ENGINES,
@@ -150,6 +152,11 @@ def _kv_dtype(text: str | None) -> str | None:
         return None
     word = text.split()[0]
     return {"fp16": "bf16", "f16": "f16"}.get(word, word)
+
+
+def _drafter(spec: str) -> str | None:
+    """Another model that drafts, as the source calls it; none for a model's own heads."""
+    return spec.split(maxsplit=1)[0] if spec and not _drafted(spec) else None
 
 
 def _drafted(spec: str) -> int:

@@ -48,6 +48,7 @@ def _settings(record: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[s
         (_whole(extra.get("max_num_batched_tokens")), "--max-batched-tokens"),
         (_whole(extra.get("max_num_seqs")), "--max-num-seqs"),
         (_drafted(str(extra.get("spec") or "")), "--mtp"),
+        (_drafter(str(extra.get("spec") or "")), "--drafter"),
     ):
         if value:
             yield from (flag, str(value))
@@ -61,7 +62,14 @@ def _whole(value: Any) -> int | None:
     return None if found is None else int(found[0])
 
 
+def _drafter(spec: str) -> str | None:
+    """Another model that drafts, as a source calls it. Which one EAGLE is, is not said by its name:
+    a model's own heads are loaded as that too.
+    """
+    return spec.split(maxsplit=1)[0] if spec and not re.search("MTP|EAGLE", spec) else None
+
+
 def _drafted(spec: str) -> int:
-    """Tokens that the model's own heads draft; another model's drafts are not asked for."""
+    """Tokens that the model's own heads draft."""
     found = re.search(r"MTP\s*([0-9]*)", spec)
     return 0 if found is None else int(found[1] or 1)

@@ -102,6 +102,7 @@ def plan_of(case: Case, planning: Planning) -> tuple[Plan, bool]:
         max_num_batched_tokens=case.batched_tokens,
         max_num_seqs=case.max_num_seqs,
         draft_tokens=case.draft_tokens,
+        drafter=case.drafter,
         vision=False if case.text_only else None,
     )
     return planning.plan(request, knowledge, with_fixes=False), named

@@ -11,8 +11,9 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import FactKind, GpuFacts
 from heavylift.lint.case import Hints, KnownModel, Library, PlanWish
-from heavylift.lint.check import Report, lint
+from heavylift.lint.check import Report, cases, lint
 from heavylift.lint.hardware import Card, host_memory_bytes, named_racks
+from heavylift.lint.said import Said, said_of_plan
 from heavylift.plan.rules import find_version
 from heavylift.planning import Loaded, Planning
 from heavylift.recipe.flags import FlagTable
@@ -43,6 +44,25 @@ class Linting:
         """
         hints = Hints(rack=rack, model=model, version=version)
         return lint(text, self.library, hints)
+
+    def said_of_plan(self, text: str, where: str) -> Said:
+        """What the command of a text says of a plan.
+
+        Raises PLAN064 where there is none that starts an engine which is planned, PLAN065 where
+        several do that say different things, PLAN066 for settings that no plan takes.
+        """
+        found: list[Said] = []
+        for case in cases(text, self.library):
+            said = said_of_plan(case)
+            if said is not None and said not in found:
+                found.append(said)
+        if not found:
+            raise HeavyliftError("PLAN064", {"path": where})
+        if len(found) > 1:
+            raise HeavyliftError("PLAN065", {"path": where, "count": len(found)})
+        if found[0].not_taken:
+            raise HeavyliftError("PLAN066", {"flags": ", ".join(found[0].not_taken)})
+        return found[0]
 
     def knows_rack(self, text: str) -> bool:
         """Whether a text names a known card, a machine's memory, or a rack as a plan takes it."""

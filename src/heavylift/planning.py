@@ -61,6 +61,7 @@ from heavylift.plan.planner import (
     Machine,
     best_plan,
     choose,
+    plan_on_layout,
     subjects,
     with_receipt,
 )
@@ -438,6 +439,7 @@ class Planning:
         found = self._with_share(found, knowledge)
         if not with_fixes:
             return found
+        found = _with_whole_context(found, knowledge)
         return replace(found, fixes=fixes(found, knowledge))
 
     def _with_share(self, plan: Plan, knowledge: Knowledge) -> Plan:
@@ -720,6 +722,25 @@ class Planning:
             gpus_per_link_domain=measured(1, "GPUs"),
         )
         return gpu, node
+
+
+def _with_whole_context(plan: Plan, knowledge: Knowledge) -> Plan:
+    """A plan that nobody stated a context for: whether the model's whole one holds as well, which
+    engines take that are given no limit.
+    """
+    most = knowledge.model.model.max_context.value
+    if plan.request.context_tokens is not None or not plan.verdict.is_positive:
+        return plan
+    # What a start measured was measured at its own context.
+    if plan.context_tokens == most or plan.rack.parts or plan.receipt is not None:
+        return plan
+    request = replace(plan.request, context_tokens=most)
+    whole = plan_on_layout(request, knowledge, plan.engine, plan.layout)
+    if whole is None or whole.capacity_verdict is Capacity.FITS:
+        return plan
+    params: dict[str, Scalar] = {"context": plan.context_tokens, "whole": most}
+    note = Note(code=f"whole_context_{whole.capacity_verdict}", params=params)
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def read_config(files: Files) -> ConfigFile:

@@ -66,7 +66,7 @@ def command(
     """Read, judge, show; 1 when anything is above a remark, 3 when there was no command."""
     catalog = Catalog()
     linting, out = Linting(catalog), sink(as_json)
-    report = linting.lint(_read(file), rack=rack, model=model, version=version)
+    report = linting.lint(read_pasted(file), rack=rack, model=model, version=version)
     if rack is not None and not linting.knows_rack(rack):
         out.note("lint.rack_unknown", rack=repr(rack))
     with wording(as_json):
@@ -127,7 +127,7 @@ def _words(finding: LintFinding, suffix: str) -> str:
     return text(key, **params)
 
 
-def _read(file: str) -> str:
+def read_pasted(file: str) -> str:
     """The text of a file or of standard input. Raises LINT001 and LINT002."""
     try:
         raw = sys.stdin.buffer.read(MOST_BYTES + 1) if file == STDIN else _bytes(Path(file))

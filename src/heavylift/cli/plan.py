@@ -10,7 +10,7 @@ import click
 from heavylift.cli import last
 from heavylift.cli.hub import reach_hub
 from heavylift.cli.output import json_option, sink
-from heavylift.cli.request import Wish, check_layout_fits_rack, plan_options
+from heavylift.cli.request import Wish, Word, check_layout_fits_rack, plan_options
 from heavylift.cli.text import text
 from heavylift.errors import Exit
 from heavylift.facts.catalog import Catalog
@@ -19,15 +19,23 @@ from heavylift.plan.planner import Knowledge
 from heavylift.planning import Planning
 from heavylift.records.plan import Plan, Status
 from heavylift.records.receipt import Receipt
+from heavylift.records.sink import Sink
 
 if TYPE_CHECKING:
     from heavylift.telemetry.start_log import StartLog
 
 
 @click.command(help=text("help.plan"))
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--on", "rack_text", required=True, metavar="RACK", help=text("option.on"))
 @plan_options
+@click.option(
+    "--command",
+    "pasted",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help=text("option.command"),
+)
+@click.option("--drafter", type=Word(), help=text("option.drafter"))
 @click.option(
     "--receipt",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -36,13 +44,21 @@ if TYPE_CHECKING:
 @click.option("--rules", is_flag=True, help=text("option.rules"))
 @json_option
 def command(
-    model: str, rack_text: str, receipt: Path | None, rules: bool, as_json: bool, **options: Any
+    *,
+    model: str | None,
+    rack_text: str,
+    pasted: str | None,
+    receipt: Path | None,
+    rules: bool,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Plan, show, remember; the exit status is the verdict."""
     out = sink(as_json)
     catalog = Catalog()
     planning = Planning(catalog, reach=reach_hub(catalog, None, out))
-    plan = make(Wish.of(model, options), rack_text, receipt, planning=planning)
+    wish = _wish(model, options, pasted, out, catalog)
+    plan = make(wish, rack_text, receipt, planning=planning)
     if rules:
         plan = planning.with_rules_of_thumb(plan)
     last.save(plan)
@@ -52,6 +68,27 @@ def command(
     out.record("plan", plan)
     out.next_command(_next(plan))
     return Exit.OK if plan.verdict.is_positive else Exit.NEGATIVE
+
+
+def _wish(
+    model: str | None, options: dict[str, Any], pasted: str | None, out: Sink, catalog: Catalog
+) -> Wish:
+    """What was typed, and of a pasted command what nobody typed."""
+    if pasted is not None:
+        from heavylift.cli.lint import read_pasted
+        from heavylift.linting import Linting
+
+        said = Linting(catalog).said_of_plan(read_pasted(pasted), pasted)
+        model = model or said.model
+        taken = {
+            name: value for name, value in said.options.items() if options[name] in (None, False, 0)
+        }
+        options = {**options, **taken}
+        words = ", ".join(f"{name} {value}" for name, value in taken.items())
+        out.note("plan.from_command", taken=words)
+    if model is None:
+        raise click.UsageError(text("usage.plan_what"))
+    return Wish.of(model, options)
 
 
 def make(

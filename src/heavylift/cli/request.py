@@ -176,6 +176,7 @@ class Wish:
             vision=False if given["text_only"] else None,
             draft_tokens=given.get("mtp") or 0,
             state_strategy=given.get("state_strategy"),
+            drafter=given.get("drafter"),
         )
 
 

@@ -108,6 +108,7 @@ class Catalog:
         self._tables: dict[str, dict[str, Any]] = {}
         self._records: dict[str, Any] = {}
         self._ids: dict[str, tuple[str, ...]] = {}
+        self._names: dict[str, Mapping[str, str]] = {}
 
     # --- what is asked for -----------------------------------------------------------------------
 
@@ -441,11 +442,9 @@ class Catalog:
         if name in identifiers:
             return name
         wanted = name_key(name)
-        known = {name_key(identifier): identifier for identifier in identifiers}
+        known: Mapping[str, str] = {name_key(each): each for each in identifiers}
         if wanted not in known:
-            for identifier in identifiers:
-                for spelling in _spellings(self._table(f"{kind}/{identifier}.toml"), kind):
-                    known.setdefault(name_key(spelling), identifier)
+            known = self._known_names(kind)
         if wanted in known:
             return known[wanted]
         close = difflib.get_close_matches(wanted, known, n=1)
@@ -457,6 +456,16 @@ class Catalog:
                 "known": ", ".join(self.ids(kind)),
             },
         )
+
+    def _known_names(self, kind: str) -> Mapping[str, str]:
+        """Every id and other name of a kind, as names are compared, with the id it stands for."""
+        if kind not in self._names:
+            known = {name_key(identifier): identifier for identifier in self.ids(kind)}
+            for identifier in self.ids(kind):
+                for spelling in _spellings(self._table(f"{kind}/{identifier}.toml"), kind):
+                    known.setdefault(name_key(spelling), identifier)
+            self._names[kind] = known
+        return self._names[kind]
 
     def _title(self, kind: str, identifier: str) -> str:
         return str(self._table(f"{kind}/{identifier}.toml").get("title", identifier))

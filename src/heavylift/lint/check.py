@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from heavylift.lint.case import Case, Hints, Library
+from heavylift.lint.command import Document
 from heavylift.lint.commands import CommandReader
 from heavylift.lint.finding import RANK, LintFinding
 from heavylift.lint.mend import mended
@@ -52,15 +53,7 @@ class Report:
 def lint(text: str, library: Library, hints: Hints | None = None) -> Report:
     """Everything wrong with the commands of a text. No text raises."""
     document = read(text, CommandReader(library.engines, library.tables))
-    cases = [
-        Case(
-            replace(command, comments=document.comments),
-            library,
-            hints or Hints(),
-            tuple(each for each in document.commands if each is not command),
-        )
-        for command in document.commands
-    ]
+    cases = _cases(document, library, hints)
     by_case = [tuple(_found(case)) for case in cases]
     findings = _unique([*shape.copying(document), *(each for found in by_case for each in found)])
     return Report(
@@ -72,6 +65,24 @@ def lint(text: str, library: Library, hints: Hints | None = None) -> Report:
             mended(case.command, case.table, [e for each in found for e in each.mend])
             for case, found in zip(cases, by_case, strict=True)
         ),
+    )
+
+
+def cases(text: str, library: Library, hints: Hints | None = None) -> tuple[Case, ...]:
+    """The commands of a text, each with what it is judged by. No text raises."""
+    document = read(text, CommandReader(library.engines, library.tables))
+    return _cases(document, library, hints)
+
+
+def _cases(document: Document, library: Library, hints: Hints | None) -> tuple[Case, ...]:
+    return tuple(
+        Case(
+            replace(command, comments=document.comments),
+            library,
+            hints or Hints(),
+            tuple(each for each in document.commands if each is not command),
+        )
+        for command in document.commands
     )
 
 

@@ -70,6 +70,8 @@ class Candidate:
         """What the worst rank has left of the pool's budget; negative where it is short, and by as
         much at least where the weights alone are too many.
         """
+        if self.is_hope:
+            return _WITHOUT_END
         if self.weights_alone is not None:
             return self.subject.gpu.memory_visible.value - self.weights_alone
         pool = self.memory.budgets[0]
@@ -92,15 +94,17 @@ def candidate(subject: Subject, layout: Layout) -> Candidate:
     return found
 
 
-def hoped(subject: Subject, layout: Layout) -> Candidate:
-    """The best that a layout could turn out to be, before its memory is looked at."""
+def hoped(subject: Subject, layout: Layout, fits: Capacity = Capacity.FITS) -> Candidate:
+    """The best that a layout could turn out to be, before its memory is looked at; or where it is
+    known to be no better than `fits`.
+    """
     known = support(subject, layout)
     return Candidate(
         subject=subject,
         layout=layout,
-        fits=Capacity.FITS,
+        fits=fits,
         support=known,
-        verdict=_verdict(subject, layout, Capacity.FITS, known),
+        verdict=_verdict(subject, layout, fits, known),
         is_hope=True,
     )
 
@@ -249,6 +253,6 @@ def _verdict(subject: Subject, layout: Layout, fits: Capacity, known: Support) -
         return PlanVerdict.DOES_NOT_FIT if ran is None else PlanVerdict.UNKNOWN
     if known.status in (Status.UNSUPPORTED, Status.BROKEN):
         return PlanVerdict.UNSUPPORTED
-    if known.status is Status.UNKNOWN or not subject.family.described:
+    if known.status is Status.UNKNOWN or not subject.family.described or subject.drafter:
         return PlanVerdict.UNKNOWN
     return PlanVerdict(fits.value)

@@ -26,6 +26,8 @@ def plan_command(request: PlanRequest, command: str = "plan") -> str:
         ("--kv-dtype", request.kv_cache_dtype),
         ("--moe-backend", request.moe_backend),
         ("--state-strategy", request.state_strategy),
+        # Other commands do not take one.
+        ("--drafter", request.drafter if command == "plan" else None),
     ):
         if value is not None:
             words += [flag, value]

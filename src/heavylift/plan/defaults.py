@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
@@ -104,6 +105,7 @@ def resolve(
         kv_dtype_bytes=dtype.bytes_per_element,
         kv_scale_bytes=dtype.scale_bytes_per_vector,
         draft_tokens=request.draft_tokens,
+        drafter=request.drafter,
         state_strategy=filling.state_strategy(),
         gpu_memory_utilization=filling.fraction(batched, vision=vision),
         max_num_batched_tokens=batched,
@@ -114,6 +116,17 @@ def resolve(
         defaults=tuple(filling.taken),
         receipt=receipt,
         cards=cards,
+    )
+
+
+def with_kv_dtype(subject: Subject, dtype: KvDtypeRule) -> Subject:
+    """The subject that `resolve` makes where this KV dtype of its engine is stated."""
+    return replace(
+        subject,
+        kv_dtype=dtype.name,
+        kv_dtype_bytes=dtype.bytes_per_element,
+        kv_scale_bytes=dtype.scale_bytes_per_vector,
+        defaults=tuple(each for each in subject.defaults if each.name != "kv_cache_dtype"),
     )
 
 
@@ -233,8 +246,13 @@ class _Filling:
 
     def _holds_vision(self, variant: VariantFacts) -> bool:
         """Whether the variant's files hold a tower; a size alone says as little as its format."""
+        return self._knowledge.remembered(
+            ("tower", variant.format), lambda: self._tower_in(variant.format)
+        )
+
+    def _tower_in(self, file_format: str) -> bool:
         known = self._knowledge
-        same_format = [v.id for v in known.model.variants if v.format == variant.format]
+        same_format = [v.id for v in known.model.variants if v.format == file_format]
         inventories = [known.inventories[name] for name in same_format if name in known.inventories]
         return any(group.is_vision for each in inventories for group in each.groups)
 

@@ -74,7 +74,7 @@ def parameters(knowledge: Knowledge) -> tuple[int | None, int | None]:
 
 
 def _row(knowledge: Knowledge, choice: Choice) -> FitRow:
-    plan = replace(choice.plan(), rejected=())
+    plan = choice.plan(with_lost=False)
     total, active = parameters(knowledge)
     return FitRow(
         model=plan.model,

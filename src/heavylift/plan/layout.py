@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.schema import LayoutRule, RecipeFacts, RecipeStatus
 from heavylift.plan.subject import Subject
-from heavylift.plan.support import is_layout_of, whole_service_recipes
+from heavylift.plan.support import is_layout_of, recipes_on_card
 from heavylift.records.plan import Layout
 
 
@@ -40,6 +40,7 @@ def candidates(subject: Subject, constraints: Mapping[str, int]) -> Iterator[Lay
         yield Layout(pipeline_parallel_size=constraints.get("pipeline", world))
         return
     wanted_dcp = constraints.get("decode_context")
+    published = () if wanted_dcp is not None else ran_here(subject)
     for tensor in _choices(constraints.get("tensor"), world):
         for pipeline in _choices(constraints.get("pipeline"), world // tensor):
             data = world // tensor // pipeline
@@ -55,9 +56,8 @@ def candidates(subject: Subject, constraints: Mapping[str, int]) -> Iterator[Lay
                     expert_parallel_size=expert,
                     decode_context_parallel_size=wanted_dcp or 1,
                 )
-                published = _published_dcp(subject, layout, wanted_dcp)
-                for dcp in dict.fromkeys((wanted_dcp or 1, *published)):
-                    yield replace(layout, decode_context_parallel_size=dcp)
+                yield layout
+                yield from _published_dcp(subject, layout, published)
 
 
 def _choices(stated: int | None, world: int) -> tuple[int, ...]:
@@ -83,14 +83,23 @@ def _expert_sizes(
     return tuple(dict.fromkeys((1, tensor * data)))
 
 
-def _published_dcp(subject: Subject, layout: Layout, wanted: int | None) -> Iterator[int]:
-    """Decode context sizes that somebody ran this layout with, on this card."""
-    if wanted is not None:
-        return
-    for recipe in ran_here(subject):
-        size = recipe.decode_context_parallel_size
-        if is_layout_of(recipe, replace(layout, decode_context_parallel_size=size), subject.rack):
-            yield size
+def _published_dcp(
+    subject: Subject, layout: Layout, published: Sequence[RecipeFacts]
+) -> Iterator[Layout]:
+    """The layout with the decode context sizes that somebody ran it with, on this card."""
+    with_sizes = (
+        replace(layout, decode_context_parallel_size=recipe.decode_context_parallel_size)
+        for recipe in published
+        if recipe.tensor_parallel_size == layout.tensor_parallel_size
+    )
+    ran = (
+        other
+        for other in with_sizes
+        if any(is_layout_of(recipe, other, subject.rack) for recipe in published)
+    )
+    for other in dict.fromkeys(ran):
+        if other != layout:
+            yield other
 
 
 def ran_here(subject: Subject) -> tuple[RecipeFacts, ...]:
@@ -99,9 +108,8 @@ def ran_here(subject: Subject) -> tuple[RecipeFacts, ...]:
         ("ran", subject.engine.id, subject.variant.id, subject.gpu.id, subject.rack.parts),
         lambda: tuple(
             recipe
-            for recipe in whole_service_recipes(subject)
+            for recipe in recipes_on_card(subject)
             if recipe.status in (RecipeStatus.VERIFIED, RecipeStatus.REPORTED)
-            and subject.gpu.id in recipe.gpu_ids
         ),
     )
 
@@ -195,10 +203,17 @@ def _experts(subject: Subject, layout: Layout, rule: LayoutRule) -> Refusal | No
 
 
 def _split_experts(subject: Subject) -> Refusal | None:
-    """Experts split over ranks: refused by a backend that takes whole ones only."""
+    backend = whole_experts_only(subject)
+    if backend is None:
+        return None
+    return Refusal(code="backend_spreads", params={"backend": backend})
+
+
+def whole_experts_only(subject: Subject) -> str | None:
+    """The subject's MoE backend where it takes whole experts only, which no layout may split."""
     for backend in subject.scope.all(subject.engine.moe_backends):
         if backend.name == subject.moe_backend and backend.spreads_only:
-            return Refusal(code="backend_spreads", params={"backend": backend.name})
+            return backend.name
     return None
 
 

@@ -184,6 +184,39 @@ def memory(subject: Subject, layout: Layout) -> Memory:
     )
 
 
+def capacity_at_best(subject: Subject, layout: Layout) -> Capacity:
+    """The verdict of the stage with most weights alone: that of the whole layout is no better.
+
+    Fits, where stages cannot be judged apart: with measured terms and among unlike cards.
+    """
+    if subject.cards or subject.receipt is not None:
+        return Capacity.FITS
+    stage, weights = subject.knowledge.remembered(
+        ("heaviest", subject.weights_key, layout), lambda: _heaviest(subject, layout)
+    )
+    if weights > _most_for_weights(subject):
+        return Capacity.DOES_NOT_FIT
+    account = _account(subject, layout, stage, _cache(subject, layout))
+    # What is free after load on this stage alone is no less than on the one that leaves least.
+    return _worst_of(_against(account, each) for each in budgets(subject, (account,), subject.gpu))
+
+
+def _heaviest(subject: Subject, layout: Layout) -> tuple[Stage, int]:
+    """The stage with most weights, and their bytes."""
+    weights = [(stage, stage_bytes(subject, layout, stage)[0]) for stage in stages(subject, layout)]
+    return max(weights, key=lambda each: each[1])
+
+
+def _most_for_weights(subject: Subject) -> int:
+    """What no weights of a rank that fits are above: the pool's budget where they lie in it."""
+    visible = subject.gpu.memory_visible.value
+    rule = subject.scope.first(subject.engine.budgets)
+    fraction = subject.gpu_memory_utilization
+    if rule is None or fraction is None or rule.base in ("none", "free_after_load"):
+        return visible
+    return min(visible, int(visible * fraction)) if Segment.WEIGHTS in rule.inside else visible
+
+
 def _least_card(subject: Subject, layout: Layout, stage: Stage) -> GpuFacts:
     """Of the cards of a stage's ranks the one with the least memory. Ranks are counted through
     tensor, then pipeline, then data parallel ranks.
@@ -198,12 +231,22 @@ def _least_card(subject: Subject, layout: Layout, stage: Stage) -> GpuFacts:
 
 
 def _accounts(subject: Subject, layout: Layout) -> tuple[tuple[Account, ...], CacheModel]:
-    cache = cache_model(subject, layout)
-    accounts = tuple(
-        Account(stage=stage, terms=_terms(subject, layout, stage, cache))
-        for stage in stages(subject, layout)
-    )
+    cache = _cache(subject, layout)
+    accounts = tuple(_account(subject, layout, stage, cache) for stage in stages(subject, layout))
     return accounts, cache
+
+
+def _cache(subject: Subject, layout: Layout) -> CacheModel:
+    return subject.knowledge.remembered(
+        ("cache", subject.account_key, layout), lambda: cache_model(subject, layout)
+    )
+
+
+def _account(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) -> Account:
+    return subject.knowledge.remembered(
+        ("account", subject.account_key, layout, stage.index),
+        lambda: Account(stage=stage, terms=_terms(subject, layout, stage, cache)),
+    )
 
 
 def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) -> tuple[Term, ...]:
@@ -237,6 +280,8 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
                 parts=seen,
             ),
         )
+    if subject.drafter is not None:
+        found.insert(1, _drafter(subject.drafter))
     for low, high in zip(state_low, state_high, strict=True):
         found.append(
             Term(
@@ -281,6 +326,18 @@ def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
         bytes=found,
         formula=f"{groups} tensor groups",
         source=subject.inventory.source if subject.inventory else subject.variant.source,
+    )
+
+
+def _drafter(name: str) -> Term:
+    """What a drafter takes beside the model, its weights and its cache: nobody said how much."""
+    return Term(
+        id=f"{Segment.WEIGHTS}.drafter",
+        segment=Segment.WEIGHTS,
+        kind=Kind.UNKNOWN,
+        bytes=Interval(low=0, high=None),
+        formula=name,
+        source="",
     )
 
 
@@ -339,13 +396,15 @@ def budgets(subject: Subject, accounts: Sequence[Account], card: GpuFacts) -> tu
 
 def capacity_verdict(memory: Memory) -> Capacity:
     """Fits, tight or does not fit: the worst answer over stages and budgets."""
-    answers = [
+    return _worst_of(
         _against(account, budget)
         for account in memory.accounts
         for budget in memory.budgets_of(account)
-    ]
-    order = (Capacity.DOES_NOT_FIT, Capacity.TIGHT, Capacity.FITS)
-    return min(answers, key=order.index)
+    )
+
+
+def _worst_of(answers: Iterable[Capacity]) -> Capacity:
+    return min(answers, key=(Capacity.DOES_NOT_FIT, Capacity.TIGHT, Capacity.FITS).index)
 
 
 def _against(account: Account, budget: Budget) -> Capacity:
@@ -353,6 +412,8 @@ def _against(account: Account, budget: Budget) -> Capacity:
     if inside.certain_bytes > budget.bytes:
         return Capacity.DOES_NOT_FIT
     high = inside.high_bytes
+    if account.only((Segment.WEIGHTS,)).high_bytes is None:
+        return Capacity.TIGHT
     if high is None:
         # Room for what has no bound is what the bounds of the others leave.
         room = budget.bytes - inside.bounded_bytes

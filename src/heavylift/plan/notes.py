@@ -21,8 +21,9 @@ def notes(subject: Subject, layout: Layout, fits: Capacity, known: Support) -> t
         *_pipeline(layout),
         *_contradiction(subject, layout, fits),
         *_sources(subject, known),
-        *_proof(fits, known),
+        *(() if subject.drafter else _proof(fits, known)),
         *_shared_context(subject),
+        *_drafter(subject),
     )
 
 
@@ -120,3 +121,8 @@ def _shared_context(subject: Subject) -> Iterator[Note]:
                 "each": subject.context_tokens // subject.concurrency,
             },
         )
+
+
+def _drafter(subject: Subject) -> Iterator[Note]:
+    if subject.drafter is not None:
+        yield Note(code="drafter_unknown", params={"drafter": subject.drafter})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,11 +18,25 @@ from heavylift.plan.assemble import (
 )
 from heavylift.plan.bounds import cannot_hold
 from heavylift.plan.defaults import resolve
-from heavylift.plan.layout import Refusal, candidates, ran_here, refusal
+from heavylift.plan.layout import (
+    Refusal,
+    candidates,
+    layout_rule,
+    ran_here,
+    refusal,
+    whole_experts_only,
+)
+from heavylift.plan.memory import capacity_at_best
 from heavylift.plan.receipts import compare, layers_of, mismatch
-from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Subject
-from heavylift.plan.support import UNPUBLISHED, publication_rank, refused_by_engine
+from heavylift.plan.subject import HOST_VENDOR, ModelKnowledge, Same, Subject
+from heavylift.plan.support import (
+    UNPUBLISHED,
+    publication_rank,
+    recipes_on_card,
+    refused_by_engine,
+)
 from heavylift.records.plan import (
+    Capacity,
     EngineChoice,
     Layout,
     Note,
@@ -106,59 +121,151 @@ def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The layouts of one subject: the best, those it was found among, and those refused."""
+    """The layouts of one subject: the best, those it was found among, and those refused.
+    `all_hopeless`: the weights alone are too many in each, and each is told by its whole account.
+    """
 
     best: Candidate
     allowed: tuple[Layout, ...]
     weighed: Mapping[Layout, Candidate]
     refused: tuple[Rejected, ...]
+    all_hopeless: bool = False
 
     def plan(self, request: PlanRequest, *, with_lost: bool = True) -> Plan:
         """The plan of the best; `with_lost`: with every other layout and why it lost."""
         if not with_lost:
             return plan_candidate(self.best, request)
-        subject = self.best.subject
-        others = [
-            self.weighed.get(layout) or hopeless(subject, layout) or candidate(subject, layout)
-            for layout in self.allowed
-            if layout != self.best.layout
-        ]
+        others = [self._other(layout) for layout in self.allowed if layout != self.best.layout]
         others.sort(key=place)
         lost = tuple(_lost(other, self.best) for other in others)
         return replace(plan_candidate(self.best, request), rejected=lost + self.refused)
+
+    def _other(self, layout: Layout) -> Candidate:
+        subject = self.best.subject
+        known = self.weighed.get(layout)
+        if known is None and not self.all_hopeless:
+            known = hopeless(subject, layout)
+        return known or candidate(subject, layout)
 
 
 def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
     """The best layout of a subject.
 
-    Layouts are weighed in the order they would have if each held the model with room to spare; once
-    one is found that comes before what the others could be at best, the others are left. Those that
-    do not hold even the weights are not looked at further where another does. Raises PLAN030 and
-    PLAN032 as `best_on_engine` does.
+    Those that do not hold even the weights are not looked at further where another does. Raises
+    PLAN030 and PLAN032 as `best_on_engine` does.
     """
     allowed, refused = sifted(subject, constraints)
     if not allowed:
         raise _no_layout(subject, refused)
-    weighed: dict[Layout, Candidate] = {}
-    best: tuple[list[int], int] | None = None
-    hopes = sorted((place(hoped(subject, each)), at) for at, each in enumerate(allowed))
-    for hope, at in hopes:
-        if best is not None and best <= (hope, at):
-            break
-        layout = allowed[at]
-        weighed[layout] = hopeless(subject, layout) or candidate(subject, layout)
-        here = (place(weighed[layout]), at)
-        best = here if best is None else min(best, here)
-    if all(each.weights_alone is not None for each in weighed.values()):
-        weighed = {layout: candidate(subject, layout) for layout in allowed}
-        best = min((place(each), at) for at, each in enumerate(weighed.values()))
-    if best is None:
-        raise TypeError(allowed)
-    return Ranking(
-        best=weighed[allowed[best[1]]],
-        allowed=allowed,
-        weighed=weighed,
-        refused=refused,
+    weighing = _Weighing(subject, allowed)
+    best = weighing.first()
+    if not weighing.all_hopeless:
+        return Ranking(best=best, allowed=allowed, weighed=weighing.weighed, refused=refused)
+    # Of layouts that do not fit the published come first, whatever the others miss by.
+    ranks = [publication_rank(subject, layout) for layout in allowed]
+    weighed = {
+        layout: candidate(subject, layout)
+        for layout, rank in zip(allowed, ranks, strict=True)
+        if rank == min(ranks)
+    }
+    best = min(weighed.values(), key=place)
+    return Ranking(best=best, allowed=allowed, weighed=weighed, refused=refused, all_hopeless=True)
+
+
+def best_that_holds(subject: Subject, allowed: tuple[Layout, ...]) -> Candidate | None:
+    """The best layout of a subject, the one that `ranked` finds; None where none holds the model:
+    then the one that misses by least is not looked for.
+    """
+    return _Weighing(subject, allowed).first_that_holds()
+
+
+def best_hope(subject: Subject, allowed: tuple[Layout, ...]) -> tuple[int, int, int]:
+    """What no layout of a subject comes before among ways to serve, as `engine_order` has it,
+    before any is weighed.
+    """
+    # Where nobody published a layout for the card, all have the same hope.
+    apart = allowed if recipes_on_card(subject) else allowed[:1]
+    return min(engine_order(hoped(subject, layout)) for layout in apart)
+
+
+class _Weighing:
+    """Layouts put in order with as little weighing as the order takes.
+
+    Each begins with its hope and is looked at more closely when it would come first: whether its
+    weights alone are too many, what its heaviest stage allows, and at last its whole account.
+    Nothing of it gets better by that, so the first that is known whole comes before all others.
+    """
+
+    def __init__(self, subject: Subject, allowed: tuple[Layout, ...]) -> None:
+        self._subject = subject
+        self._allowed = allowed
+        # In order, and so a heap as it is.
+        self._queue = list(_hopes(subject, allowed))
+        self._at_best: dict[int, Capacity] = {}
+        self._hopeless = 0
+        self.weighed: dict[Layout, Candidate] = {}
+
+    @property
+    def all_hopeless(self) -> bool:
+        """True when the weights alone were too many in every layout."""
+        return self._hopeless == len(self._allowed)
+
+    def first(self) -> Candidate:
+        """The best layout."""
+        found = self._first(only_holding=False)
+        if found is None:
+            raise TypeError(self._allowed)
+        return found
+
+    def first_that_holds(self) -> Candidate | None:
+        """The best layout; None where it does not hold the model."""
+        return self._first(only_holding=True)
+
+    def _first(self, *, only_holding: bool) -> Candidate | None:
+        queue = self._queue
+        while queue:
+            here, at = queue[0]
+            layout = self._allowed[at]
+            if only_holding and here[0] == _ANSWERS[PlanVerdict.DOES_NOT_FIT]:
+                return None
+            if layout in self.weighed:
+                return self.weighed[layout]
+            heapq.heapreplace(queue, (self._closer(here, at), at))
+        return None
+
+    def _closer(self, here: list[int], at: int) -> list[int]:
+        """Where a layout comes at best, looked at once more."""
+        subject, layout = self._subject, self._allowed[at]
+        if at not in self._at_best:
+            without = hopeless(subject, layout)
+            if without is not None:
+                self._hopeless += 1
+                self.weighed[layout] = without
+                return place(without)
+            self._at_best[at] = capacity_at_best(subject, layout)
+            at_best = place(hoped(subject, layout, self._at_best[at]))
+            if at_best != here:
+                return at_best
+        self.weighed[layout] = candidate(subject, layout)
+        return place(self.weighed[layout])
+
+
+def _hopes(subject: Subject, allowed: tuple[Layout, ...]) -> Sequence[tuple[list[int], int]]:
+    """The places that layouts would have if each held the model with room to spare, the best
+    first. What is kept of a text, and in how many bytes, does not matter to them.
+    """
+    rack = subject.rack
+    key = (
+        "hopes",
+        subject.weights_key,
+        subject.version_text,
+        subject.gpu.id,
+        (rack.nodes, rack.gpus_per_node, rack.parts),
+        Same(allowed),
+    )
+    return subject.knowledge.remembered(
+        key,
+        lambda: sorted((place(hoped(subject, each)), at) for at, each in enumerate(allowed)),
     )
 
 
@@ -169,10 +276,12 @@ def sifted(
     rack = subject.rack
     key = (
         "layouts",
-        subject.weights_key,
-        (rack.nodes, rack.gpus_per_node),
+        # All that an engine's word on a layout rests on, beside the model.
+        (Same(layout_rule(subject)), whole_experts_only(subject), subject.engine.title),
+        # Racks of as many cards differ in being one machine or several.
+        (rack.gpu_count, rack.nodes > 1),
         # What was published for a card may add layouts.
-        subject.gpu.id if ran_here(subject) else None,
+        (subject.engine.id, subject.variant.id, subject.gpu.id) if ran_here(subject) else None,
         tuple(constraints.items()),
     )
     return subject.knowledge.remembered(key, lambda: _sift(subject, constraints))

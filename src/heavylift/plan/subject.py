@@ -52,6 +52,7 @@ _NOT_IN_WEIGHTS: Final = frozenset(
         "max_num_batched_tokens",
         "max_num_seqs",
         "state_strategy",
+        "drafter",
     ]
 )
 
@@ -160,6 +161,8 @@ class Subject:
     kv_scale_bytes: float = 0.0
     draft_tokens: int = 0
     state_strategy: str | None = None
+    drafter: str | None = None
+    """A model of its own that drafts beside this one; its size is not known here."""
     cards: tuple[GpuFacts, ...] = ()
     """Of a machine with cards of several kinds, the card of each rank; `gpu` has the least
     memory of them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from heavylift.facts.schema import EngineSupportRule, RecipeFacts, VariantFacts
@@ -24,16 +24,27 @@ def support(subject: Subject, layout: Layout) -> Support:
     itself lists as runnable; else unknown. A version whose rules were not read makes anything
     better than `unknown` unknown.
     """
+    # Where nobody published a layout for the card, every layout has the same word.
+    exact = bool(recipes_on_card(subject))
     key = (
         "support",
         subject.weights_key,
         subject.version_text,
         subject.gpu.id,
-        subject.rack.gpu_count,
         subject.rack.parts,
-        layout,
+        (layout, subject.rack.gpu_count) if exact else None,
     )
     return subject.knowledge.remembered(key, lambda: _support(subject, layout))
+
+
+def recipes_on_card(subject: Subject) -> tuple[RecipeFacts, ...]:
+    """Recipes of the subject's engine and variant that name its card."""
+    return subject.knowledge.remembered(
+        ("on_card", subject.engine.id, subject.variant.id, subject.gpu.id, subject.rack.parts),
+        lambda: tuple(
+            recipe for recipe in whole_service_recipes(subject) if subject.gpu.id in recipe.gpu_ids
+        ),
+    )
 
 
 def _support(subject: Subject, layout: Layout) -> Support:
@@ -59,11 +70,18 @@ def _ran_this(subject: Subject, found: Support) -> bool:
 
 
 def _published(subject: Subject, layout: Layout) -> Support:
-    whole = whole_service_recipes(subject)
-    on_card = [recipe for recipe in whole if subject.gpu.id in recipe.gpu_ids]
+    on_card = recipes_on_card(subject)
     exact = [recipe for recipe in on_card if is_layout_of(recipe, layout, subject.rack)]
     if exact:
         return _weighed(exact)
+    key = ("elsewhere", subject.weights_key, subject.version_text, subject.gpu.id)
+    return subject.knowledge.remembered(
+        (*key, subject.rack.parts), lambda: _without_recipe(subject, on_card)
+    )
+
+
+def _without_recipe(subject: Subject, on_card: Sequence[RecipeFacts]) -> Support:
+    """The word on every layout that nobody published for the card."""
     rule = subject.scope.first(subject.engine.support)
     if rule is not None:
         return _by_rule(rule)
@@ -135,7 +153,7 @@ def refused_by_engine(subject: Subject) -> Support | None:
 
 
 def _refused_by_engine(subject: Subject) -> Support | None:
-    if any(subject.gpu.id in recipe.gpu_ids for recipe in whole_service_recipes(subject)):
+    if recipes_on_card(subject):
         return None
     rule = subject.scope.first(subject.engine.support)
     said = by_registry(subject) if rule is None else _by_rule(rule)
@@ -209,10 +227,9 @@ def _weighed(recipes: list[RecipeFacts]) -> Support:
 
 def ran_as_published(subject: Subject, layout: Layout) -> RecipeFacts | None:
     """The recipe whose source says this layout ran on these cards with at least this workload."""
-    for recipe in whole_service_recipes(subject):
+    for recipe in recipes_on_card(subject):
         if (
-            subject.gpu.id in recipe.gpu_ids
-            and Status(recipe.status) in (Status.VERIFIED, Status.REPORTED)
+            Status(recipe.status) in (Status.VERIFIED, Status.REPORTED)
             and is_layout_of(recipe, layout, subject.rack)
             and _covers(recipe, subject)
         ):

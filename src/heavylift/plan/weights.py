@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import mul
 from typing import Final
 
 from heavylift.checkpoint.adoption import UNSAID
@@ -12,7 +13,7 @@ from heavylift.checkpoint.quantisation import matches
 from heavylift.facts.schema import ExpertPaddingRule, ShardOverrideRule
 from heavylift.plan.arithmetic import ceil_div, round_up
 from heavylift.plan.stages import Stage, stages
-from heavylift.plan.subject import Subject
+from heavylift.plan.subject import Same, Subject
 from heavylift.records.plan import Layout, Part
 
 # Scales that are powers of two, as their own type or as plain bytes.
@@ -155,9 +156,7 @@ def stage_bytes(subject: Subject, layout: Layout, stage: Stage) -> tuple[int, in
     if subject.inventory is None:
         return _published_size(subject, layout, stage).bytes, 1
     copies = _all_copies(subject, stage)
-    shares = _shares(subject, layout)
-    total = sum(count * share.bytes_each for count, share in zip(copies, shares, strict=True))
-    return total, len(copies) - copies.count(0)
+    return sum(map(mul, copies, _sizes(subject, layout))), len(copies) - copies.count(0)
 
 
 def least_stage_bytes(subject: Subject, layout: Layout) -> int:
@@ -165,9 +164,7 @@ def least_stage_bytes(subject: Subject, layout: Layout) -> int:
     if subject.inventory is None:
         return ceil_div(subject.variant.bytes_total or 0, layout.pipeline_parallel_size)
     (whole,) = stages(subject, Layout())
-    copies = _all_copies(subject, whole)
-    shares = _shares(subject, layout)
-    total = sum(count * share.bytes_each for count, share in zip(copies, shares, strict=True))
+    total = sum(map(mul, _all_copies(subject, whole), _sizes(subject, layout)))
     return ceil_div(total, layout.pipeline_parallel_size)
 
 
@@ -188,13 +185,22 @@ def _shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
     return subject.knowledge.remembered(layout_key, lambda: _alike_shares(subject, layout))
 
 
+def _sizes(subject: Subject, layout: Layout) -> tuple[int, ...]:
+    """Bytes of every group's share."""
+    return subject.knowledge.remembered(
+        ("sizes", subject.weights_key, layout.without_stages),
+        lambda: tuple(share.bytes_each for share in _shares(subject, layout)),
+    )
+
+
 def _alike_shares(subject: Subject, layout: Layout) -> tuple[_Share, ...]:
     experts = expert_split(subject, layout)
     overrides = _overrides(subject, layout)
     groups = () if subject.inventory is None else subject.inventory.groups
     key = (
+        # What engines and cards have in common here, they share.
         "shares",
-        subject.weights_key,
+        (Same(subject.variant), _pads_tables(subject)),
         layout.tensor_parallel_size,
         layout.data_parallel_size if any(rule.shard == _ALL_RANKS for rule in overrides) else 1,
         experts,
@@ -216,7 +222,7 @@ def _all_copies(subject: Subject, stage: Stage) -> tuple[int, ...]:
     """How many of every group's layers lie on a stage."""
     groups = () if subject.inventory is None else subject.inventory.groups
     return subject.knowledge.remembered(
-        ("copies", subject.weights_key, stage),
+        ("copies", Same(subject.variant), subject.draft, subject.vision, stage),
         lambda: tuple(_copies(subject, group, stage) for group in groups),
     )
 

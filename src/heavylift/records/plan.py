@@ -175,7 +175,7 @@ class PlanRequest:
     `layout` None = search. `vision` False = the vision tower is not loaded. `draft_tokens` above
     0 = the model's own prediction heads are loaded and draft so many tokens at a step. `variant`
     names a published form of the checkpoint (`native`, `ud-q8-k-xl`); `state_strategy` the
-    engine's way to keep recurrent states.
+    engine's way to keep recurrent states. `drafter` names a model of its own that drafts beside it.
     """
 
     model: str
@@ -196,6 +196,7 @@ class PlanRequest:
     vision: bool | None = None
     draft_tokens: int = 0
     state_strategy: str | None = None
+    drafter: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -391,3 +391,78 @@ def test_json_of_the_lists_has_the_records_fields(
 ) -> None:
     """The same record as on the screen."""
     assert fields <= set(json.loads(run(*args, "--json").out))
+
+
+# --- a command for a plan ------------------------------------------------------------------------
+
+SERVE = (
+    "docker run --gpus all vllm/vllm-openai:v0.32.0 --model openai/gpt-oss-120b"
+    " --tensor-parallel-size 8 --max-model-len 65536 --max-num-seqs 64"
+    " --gpu-memory-utilization 0.9 --host 0.0.0.0"
+)
+
+
+def pasted(folder: Path, words: str) -> str:
+    """A file with a command."""
+    path = folder / "command.sh"
+    path.write_text(f"{words}\n")
+    return str(path)
+
+
+def test_a_pasted_command_is_planned_as_the_same_options_are(run: Run, tmp_path: Path) -> None:
+    """Model, engine, version, layout and limits are the command's own; what is typed beside it goes
+    before it; what was taken is said.
+    """
+    words = ("--on", "8xH200", "--json")
+    asked = run("plan", "--command", pasted(tmp_path, SERVE), "--concurrency", "4", *words)
+    assert asked.status == 0
+    assert "context 65536" in asked.err
+    options = ("--engine", "vllm", "--engine-version", "0.32.0", "--tp", "8", "--context", "65536")
+    limits = ("--max-num-seqs", "64", "--gpu-memory-utilization", "0.9", "--concurrency", "4")
+    typed = run("plan", "openai/gpt-oss-120b", *options, *limits, *words)
+    theirs, ours = json.loads(asked.out), json.loads(typed.out)
+    for name in ("engine", "engine_version", "layout", "terms", "budgets", "verdict", "variant"):
+        assert theirs[name] == ours[name]
+    other = run("plan", "--command", pasted(tmp_path, SERVE), "--context", "8192", *words)
+    assert json.loads(other.out)["context_tokens"] == 8192
+
+
+@pytest.mark.parametrize(
+    ("speculation", "verdict", "drafted"),
+    [
+        ('{"method":"eagle3","model":"some/drafter","num_speculative_tokens":4}', "unknown", 0),
+        ('{"method":"ngram","num_speculative_tokens":4}', "fits", 0),
+        ('{"method":"mtp","num_speculative_tokens":3}', "fits", 3),
+    ],
+)
+def test_what_drafts_in_a_pasted_command_is_planned(
+    run: Run, tmp_path: Path, speculation: str, verdict: str, drafted: int
+) -> None:
+    """A model of its own leaves the plan open, a table of words takes nothing, own heads count."""
+    words = "vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --max-model-len 16384"
+    file = pasted(tmp_path, f"{words} --speculative-config '{speculation}'")
+    plan = json.loads(run("plan", "--on", "8xB300", "--command", file, "--json").out)
+    assert plan["verdict"] == verdict
+    assert plan["request"]["draft_tokens"] == drafted
+    if verdict == "unknown":
+        assert "drafter some/drafter" in run("plan", "--on", "8xB300", "--command", file).err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("no command at all", "PLAN064"),
+        ("ollama run qwen3", "PLAN064"),
+        ("vllm serve openai/gpt-oss-120b -tp 8 --cpu-offload-gb 20", "PLAN066"),
+        ("vllm serve openai/gpt-oss-120b -tp 8 --kv-cache-memory-bytes 1G", "PLAN066"),
+        ("vllm serve openai/gpt-oss-120b -tp 8\nvllm serve openai/gpt-oss-20b", "PLAN065"),
+        ("vllm serve /models/nobody-knows -tp 8", "PLAN059"),
+    ],
+)
+def test_a_command_that_cannot_be_taken_over_is_refused(
+    run: Run, tmp_path: Path, words: str, code: str
+) -> None:
+    """Nothing of it that changes the memory is left out in silence."""
+    ran = run("plan", "--on", "8xH200", "--command", pasted(tmp_path, words))
+    assert ran.status == 3
+    assert f"error[{code}]" in ran.err

@@ -11,8 +11,20 @@ from heavylift.facts.schema import FactKind
 from heavylift.plan.assemble import candidate, hoped, hopeless
 from heavylift.plan.bounds import cannot_hold, least_weights_bytes
 from heavylift.plan.compare import rack_sizes
-from heavylift.plan.planner import Knowledge, choose, place, ranked, sifted, subjects
+from heavylift.plan.defaults import with_kv_dtype
+from heavylift.plan.memory import capacity_at_best
+from heavylift.plan.planner import (
+    Knowledge,
+    choose,
+    engine_order,
+    place,
+    ranked,
+    sifted,
+    subjects,
+)
+from heavylift.plan.search import search
 from heavylift.plan.subject import Subject
+from heavylift.plan.support import refused_by_engine
 from heavylift.planning import Planning
 from heavylift.records.plan import Capacity, Plan, PlanRequest, PlanVerdict, Rack, Segment
 
@@ -297,3 +309,144 @@ def test_what_nobody_said_of_a_card_is_left_out(planning: Planning) -> None:
     recalled = planning.catalog.gpu("H20").memory_bandwidth
     assert recalled is not None
     assert recalled.kind is FactKind.ASSUMED
+
+
+# --- the quick way and the whole one ------------------------------------------------------------
+
+
+def plainly(
+    knowledge: Knowledge, build: Callable[[Rack], PlanRequest], racks: list[Rack]
+) -> tuple[dict[str, tuple[object, ...]], int]:
+    """The best way on every card with every way weighed whole, and how many ways there were."""
+    best: dict[str, tuple[list[int], tuple[object, ...]]] = {}
+    count = 0
+    for rack in racks:
+        for engine in subjects(build(rack), knowledge):
+            if not isinstance(engine, Subject) or refused_by_engine(engine):
+                continue
+            for dtype in engine.scope.all(engine.engine.kv_dtypes):
+                asked = replace(build(rack), engine=engine.engine.id, kv_cache_dtype=dtype.name)
+                (subject,) = subjects(asked, knowledge)
+                assert isinstance(subject, Subject)
+                allowed, refused = sifted(subject, {})
+                count += len(allowed) + len(refused)
+                if not allowed:
+                    continue
+                every = [candidate(subject, layout) for layout in allowed]
+                found = min(every, key=place)
+                if found.verdict in (PlanVerdict.DOES_NOT_FIT, PlanVerdict.UNSUPPORTED):
+                    continue
+                at = [*engine_order(found), rack.gpu_count, -found.kv_tokens]
+                if rack.gpu not in best or at < best[rack.gpu][0]:
+                    way = (rack.label, subject.engine.id, subject.kv_dtype, found.layout)
+                    best[rack.gpu] = (at, (*way, found.verdict, found.kv_tokens))
+    return {gpu: way for gpu, (_, way) in best.items()}, count
+
+
+@pytest.mark.parametrize(
+    ("model", "card"),
+    [
+        ("kimi-k3", "mi355x"),
+        ("kimi-k3", "mi300x"),
+        ("kimi-k3", "h100"),
+        ("deepseek-v3", "h200"),
+        ("gpt-oss-120b", "rtx-4090"),
+    ],
+)
+def test_the_search_answers_as_if_every_way_were_weighed(
+    knowledge_of: Callable[[str], Knowledge], model: str, card: str
+) -> None:
+    """Of all racks of a card up to forty, engines, KV dtypes and layouts, each weighed whole, the
+    best is the one that the search names; and it counts them all.
+    """
+    knowledge = knowledge_of(model)
+    racks = [rack for rack in rack_sizes(knowledge, card) if rack.gpu_count <= 40]
+
+    def build(rack: Rack) -> PlanRequest:
+        return PlanRequest(model=model, rack=rack)
+
+    plain, count = plainly(knowledge, build, racks)
+    found = search(knowledge, racks, build)
+    ways = {
+        each.rack: (
+            each.rack,
+            each.engine,
+            each.kv_cache_dtype,
+            each.layout,
+            each.verdict,
+            each.kv_tokens,
+        )
+        for each in found.best
+    }
+    assert tuple(ways.values()) == tuple(plain.values())
+    assert found.candidates == count
+
+
+@pytest.mark.parametrize("on", RACKS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_heaviest_stage_promises_no_less_than_the_whole(
+    planning: Planning, knowledge_of: Callable[[str], Knowledge], on: str, engine: str
+) -> None:
+    """What one stage allows is never below what all of them do, so that nothing is left out for
+    it that would have held.
+    """
+    subject = subject_of(planning, knowledge_of("kimi-k3"), on, engine)
+    order = (Capacity.FITS, Capacity.TIGHT, Capacity.DOES_NOT_FIT)
+    for layout in sifted(subject, {})[0]:
+        whole = candidate(subject, layout).fits
+        assert order.index(capacity_at_best(subject, layout)) <= order.index(whole)
+
+
+def test_a_kv_dtype_is_the_same_put_in_afterwards_as_stated(
+    planning: Planning, knowledge_of: Callable[[str], Knowledge]
+) -> None:
+    """The search resolves an engine once: each of its KV dtypes makes the subject that a request
+    with it does.
+    """
+    knowledge = knowledge_of("kimi-k3")
+    for engine in ENGINES:
+        subject = subject_of(planning, knowledge, "16xH200", engine)
+        for dtype in subject.scope.all(subject.engine.kv_dtypes):
+            asked = PlanRequest(
+                model="kimi-k3", rack=subject.rack, engine=engine, kv_cache_dtype=dtype.name
+            )
+            (stated,) = subjects(asked, knowledge)
+            assert with_kv_dtype(subject, dtype) == stated
+
+
+def test_a_drafter_of_unknown_size_leaves_the_plan_open(make_plan: Callable[..., Plan]) -> None:
+    """Nobody said how much it takes: the term is named, has no upper end, and nothing fits for it;
+    what does not fit without it does not fit with it.
+    """
+    without = make_plan("gpt-oss-120b", "8xH200", engine="vllm", tensor=8)
+    plan = make_plan("gpt-oss-120b", "8xH200", engine="vllm", tensor=8, drafter="some/drafter")
+    assert without.verdict.is_positive
+    assert plan.verdict is PlanVerdict.UNKNOWN
+    assert plan.capacity_verdict is Capacity.TIGHT
+    (term,) = [each for each in plan.terms if each.id == "weights.drafter"]
+    assert (term.bytes.low, term.bytes.high, term.formula) == (0, None, "some/drafter")
+    assert plan.per_gpu.weights_bytes.low == without.per_gpu.weights_bytes.low
+    assert [note.params["drafter"] for note in plan.notes if note.code == "drafter_unknown"]
+    small = make_plan("kimi-k3", "8xH200", engine="vllm", drafter="some/drafter")
+    assert small.verdict is PlanVerdict.DOES_NOT_FIT
+
+
+@pytest.mark.parametrize(
+    ("on", "context", "note"),
+    [
+        ("1xRTX 4090", None, "whole_context_does_not_fit"),
+        ("1xRTX 4090", 16384, None),
+        ("1xB300", None, None),
+    ],
+)
+def test_a_plan_without_a_context_says_what_the_whole_one_takes(
+    make_plan: Callable[..., Plan], on: str, context: int | None, note: str | None
+) -> None:
+    """16,384 tokens are planned where none were stated; an engine without a limit takes 131,072."""
+    plan = make_plan(
+        "llama-3.1-8b", on, engine="vllm", tensor=1, context_tokens=context, fixes=True
+    )
+    found = [each for each in plan.notes if each.code.startswith("whole_context")]
+    assert [each.code for each in found] == ([] if note is None else [note])
+    if found:
+        assert found[0].params == {"context": 16384, "whole": 131072}
