@@ -285,14 +285,8 @@ def _check(name: str, passed: bool, *, observed: str, expected: str) -> Finding:
 
 
 def _receipt(lines: list[str], plan: Plan) -> Receipt:
-    return llamacpp.receipt(
-        llamacpp.parse(lines),
-        model=plan.model,
-        variant=plan.variant,
-        engine=plan.engine,
-        engine_version=plan.engine_version,
-        rack=plan.rack.label,
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    return llamacpp.receipt_for(
+        plan, lines, taken_at=datetime.now(UTC).isoformat(timespec="seconds")
     )
 
 

@@ -225,7 +225,8 @@ class _Rehearsing:
 
     def _measure(self, ready: Ready) -> Measured:
         self._figures = ready.attempt.figures()
-        measured = memory.measure(self._recipe, ready.attempt, ready.logs[0])
+        book = self._catalog.engine_logs()
+        measured = memory.measure(self._recipe, ready.attempt, ready.logs[0], book=book)
         receipt = measured.receipt
         if receipt is not None and self._layers is not None:
             # Of a part of the network: a plan of the whole takes it for floors.

@@ -120,7 +120,8 @@ class _Supervising:
         return Explaining(self._catalog, self._recipe).explain(failure, logs)
 
     def _measure(self, ready: Ready) -> Measured:
-        measured = memory.measure(self._recipe, ready.attempt, ready.logs[0])
+        book = self._catalog.engine_logs()
+        measured = memory.measure(self._recipe, ready.attempt, ready.logs[0], book=book)
         placed = placement.findings(self._catalog, self._recipe, ready)
         if measured.receipt is None:
             return Measured(findings=(*measured.findings, *placed))

@@ -22,7 +22,7 @@ from heavylift.launch.attempt import key_of, serving_rank
 from heavylift.launch.keepers import SSH_OPTIONS
 from heavylift.observe import series
 from heavylift.observe.report import Standing, Watched, gpus_now, report
-from heavylift.operate import clusters, memory, recipes, secret_file, truth
+from heavylift.operate import clusters, recipes, secret_file, truth
 from heavylift.planning import Planning
 from heavylift.records.deployment import Deployment, DeploymentStatus
 from heavylift.records.launch import LaunchSpec
@@ -180,7 +180,8 @@ def _given(spec: LaunchSpec) -> dict[str, frozenset[int]]:
 
 
 def _measured(engine: str, status: DeploymentStatus) -> tuple[MeasuredTerm, ...]:
-    words = EngineWords(Catalog().engine_logs(), engine)
+    book = Catalog().engine_logs()
+    words = EngineWords(book, engine)
     terms: list[MeasuredTerm] = []
     for process in status.processes:
         with contextlib.suppress(OSError), Path(process.log).open("rb") as log:
@@ -188,7 +189,7 @@ def _measured(engine: str, status: DeploymentStatus) -> tuple[MeasuredTerm, ...]
             start = log.read(_START_BYTES)
             reader.feed(start)
             terms += reader.measured_terms()
-            if engine in memory.LLAMACPP:
+            if book.tells_buffers(engine):
                 with contextlib.suppress(HeavyliftError):
                     lines = start.decode("utf-8", "replace").splitlines()
                     terms += llamacpp.measured_terms(llamacpp.parse(lines))

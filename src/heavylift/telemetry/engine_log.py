@@ -39,7 +39,7 @@ class EngineWords:
 
     def __init__(self, book: LogBook, engine: str) -> None:
         """An engine that the book does not know has no words: nothing is found."""
-        name = book.same_as.get(engine, engine)
+        name = book.writer(engine)
         self.phases = tuple(
             _Phase(
                 each.phase,
