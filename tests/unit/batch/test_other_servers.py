@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from tests.servers import answering, on_a_thread
 
-from heavylift.batch import worker
+from heavylift.batch import lane
 from heavylift.batch.export import export
 from heavylift.batch.records import Ended
 from heavylift.wire.client import Client, Endpoint
@@ -72,7 +72,7 @@ def test_the_engines_queue_holds_the_worker_back(
     """A hundred waiting in the engine: no more is sent at once than it has running and a few, but
     for a short try of a quarter more; its KV use is in the log.
     """
-    monkeypatch.setattr(worker, "_METRICS_S", 0.02)
+    monkeypatch.setattr(lane, "_METRICS_S", 0.02)
     at_once = []
     now = 0
 
