@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from heavylift.errors import HeavyliftError
@@ -41,6 +41,8 @@ from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.telemetry.gpu_readings import Seen
 from heavylift.telemetry.gpu_watch import is_here
 from heavylift.wire.client import Client, Endpoint, Limits
+
+T = TypeVar("T")
 
 WINDOW_S: Final = 60.0
 """Rates and quantiles are those of the last minute."""
@@ -323,7 +325,7 @@ class Watching:
             self.target = replace(fresh, watched=replace(fresh.watched, curve=curve))
 
 
-def _forget(entries: deque, now_s: float, at: Callable) -> None:  # type: ignore[type-arg]
+def _forget(entries: deque[T], now_s: float, at: Callable[[T], float]) -> None:
     """Drop what is older than the window, but never all: a rate needs one look before this."""
     while len(entries) > 2 and now_s - at(entries[0]) > WINDOW_S:  # noqa: PLR2004 - this and one before
         entries.popleft()
