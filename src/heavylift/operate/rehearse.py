@@ -113,18 +113,6 @@ def facts_of(catalog: Catalog, spec: LaunchSpec) -> RehearsalFacts:
     return facts
 
 
-def kept_rehearsals(name: str) -> tuple[Rehearsal, ...]:
-    """The rehearsals kept of a deployment's recipe, oldest first."""
-    found = []
-    for path in sorted((paths.deployment_dir(name) / _FOLDER).glob("*/rehearsal.json")):
-        try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=Rehearsal))
-        except (OSError, msgspec.MsgspecError):
-            # Written by another version, or cut off by a kill: rehearsed again when it is needed.
-            continue
-    return tuple(found)
-
-
 class _Rehearsing:
     """One start with invented weights."""
 

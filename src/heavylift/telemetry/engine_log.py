@@ -64,12 +64,6 @@ class EngineWords:
             re.compile(each.pattern) for each in book.addresses if each.engine == name
         )
 
-    def phase_of(self, line: str) -> str | None:
-        """The phase that begins with this line, or None for any other line."""
-        return next(
-            (each.phase for each in self.phases if any(mark in line for mark in each.anchors)), None
-        )
-
 
 class LogReader:
     """Follows one log. What is known so far stands in its attributes."""

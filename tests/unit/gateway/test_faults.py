@@ -459,7 +459,8 @@ def test_a_clock_that_jumps_under_a_stream(
     async def work() -> None:
         async with playing(PACED) as engine, start(engine.url) as gateway:
             running = asyncio.create_task(ask(gateway, key))
-            await asyncio.sleep(0.1)
+            while not engine.open_chats:  # noqa: ASYNC110 - the engine has no event for it
+                await asyncio.sleep(0.005)
             monkeypatch.setattr(time, "time", lambda: true_time() + jump_s)
             assert (await running).failure is None
             assert (await ask(gateway, key)).failure is None
