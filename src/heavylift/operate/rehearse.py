@@ -16,7 +16,8 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.serving_schema import RehearsalFacts
-from heavylift.launch.supervisor import Hooks, Job, Measured, Proof, Ready, Supervisor, new_run
+from heavylift.launch.job import Hooks, Job, Measured, Proof, Ready
+from heavylift.launch.supervisor import Supervisor, new_run
 from heavylift.operate import memory, preparation, recipes, secret_file
 from heavylift.operate.explain import Explaining
 from heavylift.operate.recipes import Recipe
