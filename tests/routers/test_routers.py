@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.servers import heavylift, playing
 
-from heavylift.gateway.router import known_routers
+from heavylift.facts.catalog import Catalog
 from heavylift.wire.client import Client, Endpoint
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import ChatRequest
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(HERE is None, reason="HEAVYLIFT_ROUTERS names no
 FIVE_WORDS = "[reply]\ntokens = 5\n"
 
 
-@pytest.mark.parametrize("name", sorted(known_routers()))
+@pytest.mark.parametrize("name", Catalog().ids("routers"))
 def test_requests_go_through_the_router(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
