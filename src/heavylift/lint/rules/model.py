@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from heavylift.lint.case import Case
 from heavylift.lint.command import FALSE
 from heavylift.lint.finding import LintFinding
+from heavylift.recipe.flags import Presence
 from heavylift.records.finding import Severity
 from heavylift.units import GB
 
@@ -111,7 +112,9 @@ def _parser_family(case: Case) -> Iterator[LintFinding]:
 def _own_parser(case: Case, setting: str, names: tuple[str, ...]) -> str | None:
     """The first of the model's parsers that this engine has."""
     found = case.table.flag(case.flag_of(setting)) if case.table is not None else None
-    choices = found.facts.choices if found is not None else ()
+    if found is None or case.table is None:
+        return next(iter(names), None)
+    choices = case.table.choices(found.facts, case.read_version)
     return next((name for name in names if not choices or name in choices), None)
 
 
@@ -256,4 +259,10 @@ def _refuses(case: Case) -> bool:
 
 
 def _knows(case: Case, setting: str) -> bool:
-    return case.engine is not None and bool(case.engine.settings.get(setting))
+    """Whether the engine has a word for a setting, in the version stated where that was read."""
+    if case.engine is None or not case.engine.settings.get(setting):
+        return False
+    found = case.table.flag(case.flag_of(setting)) if case.table is not None else None
+    if found is None or case.table is None:
+        return True
+    return case.table.presence(found, case.read_version) is Presence.PRESENT
