@@ -726,9 +726,10 @@ class RecipeFacts(Rule):
     `tensor_parallel_size` = no layout is stated.
 
     `settings` are the values a plan takes (gpu_memory_utilization, max_num_seqs, …), each under
-    the name the engine's flag stands for; `arguments` (one flag with its value each), `keys` (of its
-    file of settings, by path) and `environment` are the engine's own words. A key's value may be
-    `{max_num_seqs}`: that of the launch. `reported_kv_tokens`: what the run's log or guide printed.
+    the name the engine's flag stands for; `arguments` (one flag with its value each), `keys` (of
+    its file of settings, by path) and `environment` are the engine's own words. A key's value may
+    be `{max_num_seqs}`: that of the launch. `reported_kv_tokens`: what the run's log or guide
+    printed.
     """
 
     id: str

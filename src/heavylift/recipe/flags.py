@@ -134,9 +134,7 @@ class FlagTable:
             choice
             for choice in facts.choices
             if order.index(facts.choice_since.get(choice, order[0])) <= here
-            and (
-                choice not in facts.choice_until or here < order.index(facts.choice_until[choice])
-            )
+            and (choice not in facts.choice_until or here < order.index(facts.choice_until[choice]))
         )
 
     def near_flag(self, written: str) -> str | None:
