@@ -61,6 +61,9 @@ def _parsers(case: Case) -> Iterator[LintFinding]:
         if rule == "no_reasoning_parser" and not names:
             continue
         name = _own_parser(case, setting, names)
+        if names and name is None:
+            # The engine has none of the model's: there is nothing to name.
+            continue
         yield LintFinding(
             rule=rule,
             severity=Severity.INFO,
