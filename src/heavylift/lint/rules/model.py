@@ -118,7 +118,16 @@ def _own_parser(case: Case, setting: str, names: tuple[str, ...]) -> str | None:
     if found is None or case.table is None:
         return next(iter(names), None)
     choices = case.table.choices(found.facts, case.read_version)
-    return next((name for name in names if not choices or name in choices), None)
+    later = found.facts.choice_since if case.read_version is None else {}
+    return next(
+        (
+            name
+            for name in names
+            if (not choices or name in choices)
+            and not (name in later and case.version.precedes(later[name]))
+        ),
+        None,
+    )
 
 
 def _auto_tools(case: Case) -> Iterator[LintFinding]:
@@ -262,10 +271,15 @@ def _refuses(case: Case) -> bool:
 
 
 def _knows(case: Case, setting: str) -> bool:
-    """Whether the engine has a word for a setting, in the version stated where that was read."""
+    """Whether the engine has a word for a setting, in the version stated: one that was not read has
+    none that came with a later one.
+    """
     if case.engine is None or not case.engine.settings.get(setting):
         return False
     found = case.table.flag(case.flag_of(setting)) if case.table is not None else None
     if found is None or case.table is None:
         return True
+    since = found.facts.since
+    if since is not None and case.read_version is None and case.version.precedes(since):
+        return False
     return case.table.presence(found, case.read_version) is Presence.PRESENT
