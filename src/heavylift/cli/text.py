@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heavylift.locale.notation import formula
 from heavylift.locale.text import (
     keys,
     labelled,
@@ -15,6 +16,7 @@ from heavylift.locale.text import (
 )
 
 __all__ = [
+    "formula",
     "keys",
     "labelled",
     "listed",
