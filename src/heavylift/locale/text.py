@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.locale.catalogue import FACTS, keys, template, words
+from heavylift.locale.others import others
 
 __all__ = [
     "keys",
@@ -108,10 +109,16 @@ def refusal(code: str, params: dict[str, Any]) -> str:
     return text(f"{key}.{params['what']}" if code == "not_offered" else key, **params)
 
 
+def _in_words(value: str) -> str:
+    """A parameter of an error: a reason that has a key, words of the facts or of another, a name."""
+    key = f"reason.{value}"
+    return text(key) if key in keys() else others(of_facts(value))
+
+
 def sentence(error: HeavyliftError) -> str:
     """The error's text; for a refused layout the reason, for an unknown name the near ones."""
     params = {
-        name: of_facts(value) if isinstance(value, str) else value
+        name: _in_words(value) if isinstance(value, str) else value
         for name, value in error.params.items()
     }
     if "refusal" in params:

@@ -22,7 +22,8 @@ from heavylift.errors import HeavyliftError
 from heavylift.locale import catalogue
 
 K3 = ("kimi-k3", "--on", "8xMI355X")
-TOPICS = ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool", "budget")
+TOPICS = ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool", "budget", "defaults",
+    "layouts")
 
 
 def asked(folder: Path, url: str) -> Iterator[tuple[str, ...]]:
@@ -38,10 +39,7 @@ def asked(folder: Path, url: str) -> Iterator[tuple[str, ...]]:
     for engine in ("vllm", "sglang", "atom", "tokenspeed", "trtllm", "llamacpp", "ollama"):
         on = "8xB300" if engine in {"sglang", "trtllm"} else "8xMI355X"
         yield ("plan", "kimi-k3", "--on", on, "--engine", engine, "--mtp", "2")
-        for topic in TOPICS:
-            yield ("explain", topic, "kimi-k3", "--on", on, "--engine", engine)
-    for topic in ("defaults", "layouts"):
-        yield ("explain", topic)
+        yield from (("explain", topic) for topic in TOPICS)
     yield ("compare", "kimi-k3", "--on", "8xH200", "--on", "8xMI355X")
     yield ("compare", "kimi-k3", "--search", "--engine", "vllm")
     yield ("fit", "--on", "8xH100")
@@ -76,14 +74,12 @@ def asked(folder: Path, url: str) -> Iterator[tuple[str, ...]]:
     yield ("top", "--once")
     yield ("lint", serve)
     yield ("lint", serve, "--on", "8xH200")
-    yield ("lint", serve, "--on", "16xB200", "--sources")
     yield ("diagnose", log)
-    yield ("diagnose", log, "--all")
-    for symptom in ("slow", "oom", "hangs", "wrong"):
+    for symptom in ("slow", "stuck", "garbled", "unreachable", "oom", "not-on-gpu"):
         yield ("diagnose", "--symptom", symptom)
-    yield ("bundle", log, "-o", str(folder / "bundle.tar.gz"))
+    yield ("bundle", log, "--out", str(folder / "bundle.tar.gz"))
     yield ("doctor", "--from", str(folder / "snapshot.json"), "-v")
-    yield ("doctor", "--from", str(folder / "snapshot.json"), "--recipe", recipe, "-v")
+    yield ("doctor", "--from", str(folder / "snapshot.json"), "--for", f"{recipe}/launch.json", "-v")
     yield ("checksum", str(folder / "checkpoint"))
     yield ("engine", "list")
     yield ("engine", "install", "nothing")
@@ -107,7 +103,7 @@ def asked(folder: Path, url: str) -> Iterator[tuple[str, ...]]:
     )
     batch = str(folder / "batch")
     rows = str(folder / "rows.jsonl")
-    yield ("batch", "run", rows, "-o", batch, "--endpoint", url, "--prompt", "{text}")
+    yield ("batch", "run", rows, "--out", batch, "--endpoint", url, "--prompt", "{{ text }}")
     yield ("batch", "status", batch)
     yield ("batch", "audit", batch)
     yield ("batch", "resume", batch)
