@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heavylift.locale.notation import formula
+from heavylift.locale.others import evidence
 from heavylift.locale.text import (
     keys,
     labelled,
@@ -16,6 +17,7 @@ from heavylift.locale.text import (
 )
 
 __all__ = [
+    "evidence",
     "formula",
     "keys",
     "labelled",

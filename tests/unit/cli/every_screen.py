@@ -6,13 +6,16 @@ own. What is asked here needs no GPU and nothing outside this machine.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
 import os
+import re
 import string
 import sys
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 
 import click
@@ -21,6 +24,18 @@ from heavylift.cli import click_words, codes
 from heavylift.errors import HeavyliftError
 from heavylift.locale import catalogue
 
+SILENT = frozenset({"script", "style", "code", "pre", "option"})
+QUESTION = "model=kimi-k3&on=8xMI355X"
+WEB = (
+    "/",
+    f"/?{QUESTION}",
+    "/?model=kimi-k3&on=8xH200",
+    "/?model=nothing&on=8xH200",
+    *(f"/part/{part}?{QUESTION}" for part in ("plan", "speed", "cost", "compare", "fixes", "recipe")),
+    "/live",
+    "/part/live",
+    "/part/keys",
+)
 K3 = ("kimi-k3", "--on", "8xMI355X")
 TOPICS = ("weights", "kv_cache", "recurrent_state", "workspace", "outside_pool", "budget", "defaults",
     "layouts")
@@ -171,10 +186,6 @@ def mistakes(folder: Path) -> Iterator[tuple[str, ...]]:
     yield ("web", "--port", "x")
 
 
-class _Filled(dict[str, object]):
-    """A value for every parameter of a text: one to be copied, or a number where one is meant."""
-
-
 def filled(template: str) -> dict[str, object]:
     """Parameters for a text, long enough to need folding."""
     found: dict[str, object] = {}
@@ -243,6 +254,67 @@ def failures() -> Iterator[tuple[str, dict[str, str]]]:
                 yield f"explain {code}", shown(("explain", code))
 
 
+class _Words(HTMLParser):
+    """What a page says, a line per element of text; code and styles are none of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Words that only a reader of the screen aloud hears, or that lie under the pointer."""
+        self._silent += tag in SILENT
+        for name, value in attrs:
+            if name in {"title", "aria-label", "alt", "placeholder"} and value:
+                self.lines.append(value)
+
+    def handle_endtag(self, tag: str) -> None:
+        """The end of what is passed over."""
+        self._silent -= tag in SILENT
+
+    def handle_data(self, data: str) -> None:
+        """Words."""
+        if not self._silent and data.strip():
+            self.lines.append(" ".join(data.split()))
+
+
+def words_of(page: str) -> str:
+    """The words of a page of HTML."""
+    reader = _Words()
+    reader.feed(page)
+    return "\n".join(reader.lines)
+
+
+def pages(folder: Path, language: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """What was written to be opened in a browser or read as Markdown, and the pages of the web."""
+    for file in sorted(folder.glob("*.html")):
+        yield f"page {file.name}", {"page": words_of(file.read_text("utf-8"))}
+    for file in (*sorted(folder.glob("*.md")), folder / "recipe/README.md"):
+        yield f"page {file.name}", {"page": _without_code(file.read_text("utf-8"))}
+    for path, page in asyncio.run(_web(folder, language)).items():
+        yield f"web {path}", {"page": words_of(page)}
+
+
+def _without_code(markdown: str) -> str:
+    return re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
+
+
+async def _web(folder: Path, language: str) -> dict[str, str]:
+    import aiohttp  # noqa: PLC0415 - as the command does
+
+    from heavylift.web.serve import Settings, running  # noqa: PLC0415
+
+    asked = {"Accept-Language": language.replace("_", "-")}
+    found = {}
+    async with running(Settings(port=0, gateway=folder / "gateway")) as port:
+        async with aiohttp.ClientSession(headers=asked) as session:
+            for path in WEB:
+                async with session.get(f"http://127.0.0.1:{port}{path}") as response:
+                    found[path] = await response.text()
+    return found
+
+
 def main() -> None:
     """`every_screen.py LANGUAGE FOLDER URL`: writes FOLDER/screens.json."""
     language, given, url = sys.argv[1:]
@@ -261,6 +333,7 @@ def main() -> None:
         if d>0.4: print(f"{d:5.1f}"," ".join(each), file=sys.__stderr__)
     t=time.perf_counter()
     found.update(failures())
+    found.update(pages(folder, language))
     print("failures",time.perf_counter()-t, file=sys.__stderr__)
     (folder / "screens.json").write_text(json.dumps(found), "utf-8")
 
