@@ -209,7 +209,11 @@ def _formula(term: Term) -> str:
     kind = text(f"web.kind.{term.kind}")
     key = "web.bar.formula" if term.formula else "web.bar.no_formula"
     return text(
-        key, name=term.id.rpartition(".")[2], formula=formula(term.formula), kind=kind, source=term.source
+        key,
+        name=term.id.rpartition(".")[2],
+        formula=formula(term.formula),
+        kind=kind,
+        source=term.source,
     )
 
 

@@ -123,9 +123,13 @@ def _sources(explanation: Explanation) -> Iterator[str]:
     yield text("explain.sources")
     for name, source in explanation.sources.items():
         where = f"  {source.url}" if source.url else ""
-        yield "  " + text(
-            "explain.named_source",
-            name=name,
-            title=of_facts(source.title),
-            day=source.retrieved,
-        ) + where
+        yield (
+            "  "
+            + text(
+                "explain.named_source",
+                name=name,
+                title=of_facts(source.title),
+                day=source.retrieved,
+            )
+            + where
+        )

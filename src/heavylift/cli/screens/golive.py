@@ -192,4 +192,6 @@ def _shown(stage: str, name: str, value: Scalar) -> Scalar:
     key = f"{_WORDS.get((stage, name), name)}.{value}"
     if key in keys():
         return text(key)
+    if isinstance(value, str):
+        return of_facts(value)
     return f"{value:,}" if name in _COUNTED and isinstance(value, int) else value
