@@ -1,8 +1,8 @@
 """The words of click in the language in use, and its help in lines that are counted in cells.
 
 click asks `gettext` for its words, in a domain that is the whole process's. Here the functions it
-asks are replaced, in the modules that said `from gettext import …`. What stands for a value (`FILE`)
-and the names of types are no words of its gettext: these are replaced where click makes them.
+asks are replaced, in the modules that said `from gettext import …`. What stands for a value and the
+names of types are no words of its gettext: these are replaced where click makes them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from rich.cells import cell_len
 
 from heavylift.cli.cells import wrap
 from heavylift.locale import catalogue
+from heavylift.locale.text import keys
 
 AREA: Final = "click"
 
 _MODULES: Final = ("core", "decorators", "exceptions", "formatting", "parser", "types")
 
 _METAVAR: Final = "metavar."
-# A word that stands for a value; `RANGE` only says that there are bounds, which are shown beside it.
+# A word that stands for a value. `RANGE` only says that there are bounds: they are shown beside it.
 _VALUE: Final = re.compile(r"\b([A-Z][A-Z_]*)(?: RANGE)?\b")
 _TYPES: Final = {
     "StringParamType": "text",
@@ -83,7 +84,12 @@ def metavar(words: str) -> str:
 
 def _value(found: re.Match[str]) -> str:
     key = f"{_METAVAR}{found[1]}"
-    return catalogue.template(key) if key in catalogue.keys() else found[0]
+    return catalogue.template(key) if key in _metavars() else found[0]
+
+
+@functools.cache
+def _metavars() -> frozenset[str]:
+    return frozenset(key for key in keys() if key.startswith(_METAVAR))
 
 
 def _worded(original: Callable[..., str]) -> Callable[..., str]:

@@ -1,7 +1,7 @@
 """Formulas in the language in use: numbers, operators and names stay, what is counted is a word.
 
 A plan's formula is notation (`22 pages of 768 tokens × 24 layers × 884,736 B`), the same in every
-language and in JSON. The words in it are the keys `notation.*` of the catalogue, and no others: what
+language and in JSON. The words in it are the keys `notation.*` of the catalogue and no others: what
 an engine's own rule computes with (`heads*v_head_dim`) are names.
 """
 

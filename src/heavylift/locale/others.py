@@ -1,8 +1,8 @@
 """Known sentences that reach the edge as English words, in the language in use.
 
 Two kinds: what the operating system and libraries say at the end of an error (`No such file or
-directory`), and what a check of a kept report saw. The catalogue has them word for word, and they are
-found by their English text; any other is shown as it was said.
+directory`), and what a check of a kept report saw. The catalogue has them word for word, and they
+are found by their English text; any other is shown as it was said.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def refusal(code: str, params: dict[str, Any]) -> str:
 
 
 def _in_words(value: str) -> str:
-    """A parameter of an error: a reason that has a key, words of the facts or of another, a name."""
+    """A parameter of an error: a reason with a key, words of the facts or of another, a name."""
     key = f"reason.{value}"
     return text(key) if key in keys() else others(of_facts(value))
 

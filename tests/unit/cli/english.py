@@ -1,4 +1,4 @@
-"""English prose in a screen that is not English: what the detector passes over, and what it finds."""
+"""English prose in a screen that is not English: what is passed over and what is found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from heavylift.cli.cells import WIDTH, cell_len
 from heavylift.locale import extract
 
-# What is typed or looked up: commands, flags, paths, addresses, names with signs in them, quotations.
+# What is typed or looked up: commands, flags, paths, addresses, names with signs, quotations.
 _CODE = re.compile(
     r"https?://\S+|`[^`]*`|'[^'\n]*'|\"[^\"\n]*\"|\S*[/_=<>{}@#\[\]|~]\S*|--?[a-zA-Z]\S*"
     r"|\b(?:heavylift|docker|pip|inspect|vllm)(?: [a-z][a-z-]*| [A-Z]+\b)*"

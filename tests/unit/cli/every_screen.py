@@ -12,16 +12,18 @@ import io
 import json
 import os
 import re
+import shlex
 import string
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Final
 
 import click
 
 from heavylift.cli import click_words, codes
-from heavylift.errors import HeavyliftError
+from heavylift.errors import HeavyliftError, Scalar
 from heavylift.locale import catalogue
 
 SILENT = frozenset({"script", "style", "code", "pre", "option"})
@@ -39,7 +41,6 @@ WEB = (
     "/part/live",
     "/part/keys",
 )
-K3 = ("kimi-k3", "--on", "8xMI355X")
 TOPICS = (
     "weights",
     "kv_cache",
@@ -50,98 +51,129 @@ TOPICS = (
     "defaults",
     "layouts",
 )
+# What is asked, in an order in which the later ones find what the earlier ones left. FOLDER is
+# where the files of `written` lie, ENGINE the address of a scripted engine.
+ASKED: Final = """
+plan kimi-k3 --on 8xMI355X
+plan kimi-k3 --on 8xMI355X --engine atom --context 1M --rules
+plan kimi-k3 --on 8xH200 --rules
+plan kimi-k3 --on 1xRTX4090 --engine llamacpp
+plan qwen3-30b --on 1xRTX4090 --engine llamacpp --context 32k
+plan kimi-k3 --on 8xMI355X --command FOLDER/serve.sh
+compare kimi-k3 --on 8xH200 --on 8xMI355X
+compare kimi-k3 --search --engine vllm
+fit --on 1xRTX4090
+variants kimi-k3 --have 512GB-mac
+variants kimi-k3 --have 48GB
+speed kimi-k3 --on 8xMI355X
+pd kimi-k3 --on 8xB300 --tpot 50ms
+decide kimi-k3 --on 8xB300 --rent 3
+decide kimi-k3 --on 8xB300 --in-house
+simulate kimi-k3 --on 8xMI355X --no-search --requests 50 --processes 1
+facts
+inspect kimi-k3
+recipe kimi-k3 --on 8xMI355X --explain
+recipe kimi-k3 --on 8xH200
+recipe kimi-k3 --on 8xMI355X --target docker -o FOLDER/recipe
+golive FOLDER/recipe --html FOLDER/golive.html --markdown FOLDER/golive.md
+up FOLDER/recipe --name k3
+bring-up FOLDER/recipe
+status nobody
+logs nobody
+down nobody
+restart nobody
+releases nobody
+rollback nobody
+golive nobody
+status
+top --once
+lint FOLDER/serve.sh
+lint FOLDER/serve.sh --on 8xH200
+diagnose FOLDER/engine.log
+diagnose --symptom slow
+diagnose --symptom stuck
+diagnose --symptom garbled
+diagnose --symptom unreachable
+diagnose --symptom oom
+diagnose --symptom not-on-gpu
+bundle FOLDER/engine.log --to FOLDER/bundle.tar.gz
+doctor --from FOLDER/snapshot.json -v
+doctor --from FOLDER/snapshot.json --for FOLDER/recipe/launch.json -v
+checksum FOLDER/checkpoint
+engine list
+engine install nothing
+fetch kimi-k3 --dry-run --to FOLDER/weights
+keys create alice --state FOLDER/gateway --tokens-per-day 2000000
+keys list --state FOLDER/gateway
+keys team lab --state FOLDER/gateway --tokens-per-day 5
+keys rotate alice --state FOLDER/gateway
+keys revoke alice --state FOLDER/gateway
+keys revoke nobody --state FOLDER/gateway
+usage --state FOLDER/gateway
+bench ENGINE -n 4 --output-tokens 8 --samples FOLDER/samples.jsonl --html FOLDER/bench.html
+bench compare FOLDER/samples.jsonl FOLDER/samples.jsonl
+verify ENGINE --only basics --only structured --only tools --html FOLDER/verify.html
+batch run FOLDER/rows.jsonl --out FOLDER/batch --endpoint ENGINE --prompt '{{ text }}'
+batch status FOLDER/batch
+batch audit FOLDER/batch
+batch resume FOLDER/batch
+dev scenarios
+dev bad-server --list
+metrics history
+"""
+MISTAKES: Final = """
+plan
+plann kimi-k3
+xyzzy
+plan kimi-k4 --on 8xB300
+plan kimi-k3 --on 8xM1355X
+plan kimi-k3 --on 8xFOO
+plan kimi-k3 --on 8xB300 --engine vlm
+plan kimi-k3 --on 8xB300 --tp 3
+plan kimi-k3 --on 8xB300 --tp 0
+plan kimi-k3 --on 8xB300 --tp x
+plan kimi-k3 --on 8xB300 --ep some
+plan kimi-k3 --on 8xB300 --context lots
+plan kimi-k3 --on 8xB300 --context 2M
+plan kimi-k3 --on 8xB300 --gpu-memory-utilization 1.5
+plan kimi-k3 --on 8xB300 --receipt FOLDER/nowhere
+plan kimi-k3 --on
+plan --nothing
+plan kimi-k3 more --on 8xB300
+plan kimi-k3 --on 8xB300 --json=1
+explain nothing
+explain PLAN999
+explain weights kimi-k3
+variants kimi-k3 --have 512GB-amiga
+recipe kimi-k3 --on 8xMI355X --target floppy
+lint FOLDER/nowhere
+diagnose FOLDER/nowhere
+diagnose
+doctor --from FOLDER/serve.sh
+checksum FOLDER/nowhere
+bench
+bench http://127.0.0.1:9 --slo fast
+bench compare FOLDER/nowhere FOLDER/nowhere
+verify http://127.0.0.1:9
+batch status FOLDER/nowhere
+keys list --state FOLDER/nowhere
+golive nobody --require nothing
+completion tcsh
+web --port x
+"""
 
 
 def asked(folder: Path, url: str) -> Iterator[tuple[str, ...]]:
-    """Command lines, in an order in which the later ones find what the earlier ones left."""
-    state, serve, log = (
-        str(folder / "gateway"),
-        str(folder / "serve.sh"),
-        str(folder / "engine.log"),
-    )
+    """Command lines."""
     yield from helps()
-    yield ("plan", *K3)
-    yield ("plan", *K3, "--engine", "atom", "--context", "1M", "--rules")
-    yield ("plan", "kimi-k3", "--on", "8xH200", "--rules")
-    yield ("plan", "kimi-k3", "--on", "1xRTX4090", "--engine", "llamacpp")
-    yield ("plan", "qwen3-30b", "--on", "1xRTX4090", "--engine", "llamacpp", "--context", "32k")
-    yield ("plan", *K3, "--command", serve)
     for engine in ("vllm", "sglang", "atom", "tokenspeed", "trtllm", "llamacpp", "ollama"):
-        on = "8xB300" if engine in {"sglang", "trtllm"} else "8xMI355X"
-        yield ("plan", "kimi-k3", "--on", on, "--engine", engine, "--mtp", "2")
+        rack = "8xB300" if engine in {"sglang", "trtllm"} else "8xMI355X"
+        yield ("plan", "kimi-k3", "--on", rack, "--engine", engine, "--mtp", "2")
         yield from (("explain", topic) for topic in TOPICS)
-    yield ("compare", "kimi-k3", "--on", "8xH200", "--on", "8xMI355X")
-    yield ("compare", "kimi-k3", "--search", "--engine", "vllm")
-    yield ("fit", "--on", "1xRTX4090")
-    yield ("variants", "kimi-k3", "--have", "512GB-mac")
-    yield ("variants", "kimi-k3", "--have", "48GB")
-    yield ("speed", *K3)
-    yield ("pd", "kimi-k3", "--on", "8xB300", "--tpot", "50ms")
-    yield ("decide", "kimi-k3", "--on", "8xB300", "--rent", "3")
-    yield ("decide", "kimi-k3", "--on", "8xB300", "--in-house")
-    yield ("simulate", *K3, "--no-search", "--requests", "50", "--processes", "1")
-    yield ("facts",)
-    yield ("inspect", "kimi-k3")
-    yield ("recipe", *K3, "--explain")
-    yield ("recipe", "kimi-k3", "--on", "8xH200")
-    recipe = str(folder / "recipe")
-    yield ("recipe", *K3, "--target", "docker", "-o", recipe)
-    yield (
-        *("golive", recipe, "--html", str(folder / "golive.html")),
-        *("--markdown", str(folder / "golive.md")),
-    )
-    yield ("up", recipe, "--name", "k3")
-    yield ("bring-up", recipe)
-    for command in ("status", "logs", "down", "restart", "releases", "rollback", "golive"):
-        yield (command, "nobody")
-    yield ("status",)
-    yield ("top", "--once")
-    yield ("lint", serve)
-    yield ("lint", serve, "--on", "8xH200")
-    yield ("diagnose", log)
-    for symptom in ("slow", "stuck", "garbled", "unreachable", "oom", "not-on-gpu"):
-        yield ("diagnose", "--symptom", symptom)
-    yield ("bundle", log, "--out", str(folder / "bundle.tar.gz"))
-    yield ("doctor", "--from", str(folder / "snapshot.json"), "-v")
-    yield (
-        "doctor",
-        "--from",
-        str(folder / "snapshot.json"),
-        "--for",
-        f"{recipe}/launch.json",
-        "-v",
-    )
-    yield ("checksum", str(folder / "checkpoint"))
-    yield ("engine", "list")
-    yield ("engine", "install", "nothing")
-    yield ("fetch", "kimi-k3", "--dry-run", "--to", str(folder / "weights"))
-    yield ("keys", "create", "alice", "--state", state, "--tokens-per-day", "2000000")
-    yield ("keys", "list", "--state", state)
-    yield ("keys", "team", "lab", "--state", state, "--tokens-per-day", "5")
-    yield ("keys", "rotate", "alice", "--state", state)
-    yield ("keys", "revoke", "alice", "--state", state)
-    yield ("keys", "revoke", "nobody", "--state", state)
-    yield ("usage", "--state", state)
-    samples = str(folder / "samples.jsonl")
-    yield (
-        *("bench", url, "-n", "4", "--output-tokens", "8", "--samples", samples),
-        *("--html", str(folder / "bench.html")),
-    )
-    yield ("bench", "compare", samples, samples)
-    yield (
-        *("verify", url, "--only", "basics", "--only", "structured", "--only", "tools"),
-        *("--html", str(folder / "verify.html")),
-    )
-    batch = str(folder / "batch")
-    rows = str(folder / "rows.jsonl")
-    yield ("batch", "run", rows, "--out", batch, "--endpoint", url, "--prompt", "{{ text }}")
-    yield ("batch", "status", batch)
-    yield ("batch", "audit", batch)
-    yield ("batch", "resume", batch)
-    yield ("dev", "scenarios")
-    yield ("dev", "bad-server", "--list")
-    yield ("metrics", "history")
-    yield from mistakes(folder)
+    for line in (*ASKED.splitlines(), *MISTAKES.splitlines()):
+        words = shlex.split(line.replace("FOLDER", str(folder)).replace("ENGINE", url))
+        if words:
+            yield tuple(words)
 
 
 def helps() -> Iterator[tuple[str, ...]]:
@@ -160,54 +192,12 @@ def helps() -> Iterator[tuple[str, ...]]:
     yield from under(cli)
 
 
-def mistakes(folder: Path) -> Iterator[tuple[str, ...]]:
-    """What a person types wrong."""
-    yield ("plan",)
-    yield ("plann", "kimi-k3")
-    yield ("xyzzy",)
-    yield ("plan", "kimi-k4", "--on", "8xB300")
-    yield ("plan", "kimi-k3", "--on", "8xM1355X")
-    yield ("plan", "kimi-k3", "--on", "8xFOO")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--engine", "vlm")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--tp", "3")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--tp", "0")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--tp", "x")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--ep", "some")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--context", "lots")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--context", "2M")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--gpu-memory-utilization", "1.5")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--receipt", "/nowhere")
-    yield ("plan", "kimi-k3", "--on")
-    yield ("plan", "--nothing")
-    yield ("plan", "kimi-k3", "more", "--on", "8xB300")
-    yield ("plan", "kimi-k3", "--on", "8xB300", "--json=1")
-    yield ("explain", "nothing")
-    yield ("explain", "PLAN999")
-    yield ("explain", "weights", "kimi-k3")
-    yield ("variants", "kimi-k3", "--have", "512GB-amiga")
-    yield ("recipe", *K3, "--target", "floppy")
-    yield ("lint", "/nowhere")
-    yield ("diagnose", "/nowhere")
-    yield ("diagnose",)
-    yield ("doctor", "--from", str(folder / "serve.sh"))
-    yield ("checksum", "/nowhere")
-    yield ("bench",)
-    yield ("bench", "http://127.0.0.1:9", "--slo", "fast")
-    yield ("bench", "compare", "/nowhere", "/nowhere")
-    yield ("verify", "http://127.0.0.1:9")
-    yield ("batch", "status", "/nowhere")
-    yield ("keys", "list", "--state", "/nowhere")
-    yield ("golive", "nobody", "--require", "nothing")
-    yield ("completion", "tcsh")
-    yield ("web", "--port", "x")
-
-
-def filled(template: str) -> dict[str, object]:
+def filled(template: str) -> dict[str, Scalar]:
     """Parameters for a text, long enough to need folding."""
-    found: dict[str, object] = {}
+    found: dict[str, Scalar] = {}
     for _, name, spec, conversion in string.Formatter().parse(template):
         if name:
-            number = bool(spec) and spec[-1] in "dfgeE%," and not conversion
+            number = bool(spec) and not conversion and (spec or "")[-1] in "dfgeE%,"
             found[name] = 123_456 if number else f"/srv/models/{name}-x"
     return found
 
@@ -247,11 +237,12 @@ def shown(command: tuple[str, ...]) -> dict[str, str]:
     from heavylift.cli.main import main  # noqa: PLC0415 - in the language that is spoken by then
 
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            main(list(command))
-        except SystemExit:
-            pass
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        contextlib.suppress(SystemExit),
+    ):
+        main(list(command))
     return {"out": out.getvalue(), "err": err.getvalue()}
 
 
@@ -264,7 +255,7 @@ def failures() -> Iterator[tuple[str, dict[str, str]]]:
         if key.startswith("error.") and codes.looks_like_code(code):
             err = io.StringIO()
             with contextlib.redirect_stderr(err):
-                show(HeavyliftError(code, filled(catalogue.template(key))))  # type: ignore[arg-type]
+                show(HeavyliftError(code, filled(catalogue.template(key))))
             yield f"error {code}", {"out": "", "err": err.getvalue()}
             if codes.page(code) is not None:
                 yield f"explain {code}", shown(("explain", code))
@@ -323,11 +314,13 @@ async def _web(folder: Path, language: str) -> dict[str, str]:
 
     asked = {"Accept-Language": language.replace("_", "-")}
     found = {}
-    async with running(Settings(port=0, gateway=folder / "gateway")) as port:
-        async with aiohttp.ClientSession(headers=asked) as session:
-            for path in WEB:
-                async with session.get(f"http://127.0.0.1:{port}{path}") as response:
-                    found[path] = await response.text()
+    async with (
+        running(Settings(port=0, gateway=folder / "gateway")) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=asked) as session,
+    ):
+        for path in WEB:
+            async with session.get(path) as response:
+                found[path] = await response.text()
     return found
 
 

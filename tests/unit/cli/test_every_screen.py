@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.cli import english
 
 from heavylift.cli.main import COMMANDS
 from heavylift.locale import catalogue
-from tests.unit.cli import english
 
 PROGRAM = Path(__file__).with_name("every_screen.py")
 CHINESE = catalogue.LANGUAGES[1:]
