@@ -116,18 +116,13 @@ def _harmless(line: Text | str) -> Text:
     return line if isinstance(line, Text) and shown == words else Text(shown)
 
 
-def is_folded(stream: Any) -> bool:
-    """True where a person reads: at a terminal, or where the width of one is set by COLUMNS.
-
-    A line that goes to a file or to a program stays whole, so that it can be searched.
-    """
-    return stream.isatty() or "COLUMNS" in os.environ
-
-
 def tell(words: str) -> None:
-    """Write a line to standard error, on lines of 80 cells where a person reads."""
+    """Write a line to standard error; at a terminal on lines of 80 cells.
+
+    One that goes to a file or to a program stays whole, so that it can be searched.
+    """
     lines = [words]
-    if cells.cell_len(words) > WIDTH and is_folded(sys.stderr):
+    if cells.cell_len(words) > WIDTH and sys.stderr.isatty():
         lines = list(cells.fold(words))
     for line in lines:
         click.echo(line, err=True)
@@ -179,7 +174,7 @@ class TextSink(Sink):
 
     def _told(self, words: str) -> None:
         shown = Text(words)
-        for part in _folded(shown) if is_folded(sys.stderr) else [shown]:
+        for part in _folded(shown) if sys.stderr.isatty() else [shown]:
             self._err.print(part)
 
     def next_command(self, command: str) -> None:

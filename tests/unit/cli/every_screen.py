@@ -236,7 +236,7 @@ def shown(command: tuple[str, ...]) -> dict[str, str]:
     """What a command line writes to both streams."""
     from heavylift.cli.main import main  # noqa: PLC0415 - in the language that is spoken by then
 
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _Terminal(), _Terminal()
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
@@ -253,12 +253,20 @@ def failures() -> Iterator[tuple[str, dict[str, str]]]:
     for key in sorted(catalogue.keys()):
         code = key.removeprefix("error.")
         if key.startswith("error.") and codes.looks_like_code(code):
-            err = io.StringIO()
+            err = _Terminal()
             with contextlib.redirect_stderr(err):
                 show(HeavyliftError(code, filled(catalogue.template(key))))
             yield f"error {code}", {"out": "", "err": err.getvalue()}
             if codes.page(code) is not None:
                 yield f"explain {code}", shown(("explain", code))
+
+
+class _Terminal(io.StringIO):
+    """A stream that a person reads."""
+
+    def isatty(self) -> bool:
+        """As a terminal answers."""
+        return True
 
 
 class _Words(HTMLParser):

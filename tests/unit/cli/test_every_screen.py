@@ -40,7 +40,7 @@ def screens(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Screens:
     started = [
         subprocess.Popen(
             [sys.executable, str(PROGRAM), language, str(folder), engine],
-            env={**os.environ, "COLUMNS": "80"},
+            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
             stdin=subprocess.DEVNULL,
         )
         for language, folder in folders.items()
