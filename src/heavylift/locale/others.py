@@ -18,6 +18,7 @@ OTHERS: Final = "others"
 EVIDENCE: Final = "evidence"
 
 _NESTED: Final = "rest"
+_WHOLE: Final = frozenset({_NESTED, "line"})
 _CLAUSE: Final = "; "
 # The code of what was wrong stands before the words.
 _CODE: Final = re.compile(r"([a-z][a-z0-9_]*): (.+)", re.DOTALL)
@@ -67,4 +68,8 @@ def _patterns(area: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 def _piece(parsed: tuple[str, str | None, str | None, str | None]) -> str:
     literal, name, _, _ = parsed
-    return re.escape(literal) + (f"(?P<{name}>.*?)" if name else "")
+    if not name:
+        return re.escape(literal)
+    # Only what is taken apart again reaches over clauses.
+    sign = "." if name in _WHOLE else f"(?:(?!{_CLAUSE}).)"
+    return f"{re.escape(literal)}(?P<{name}>{sign}*?)"

@@ -14,6 +14,7 @@ from click import formatting
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.cli import english
 
 from heavylift.batch.records import Audit, Counts, Ended, Status
 from heavylift.bench.records import (
@@ -347,6 +348,8 @@ def _is_80_wide(shown: str, language: str) -> None:
     assert lines
     assert [line for line in lines if cell_len(line) > WIDTH and not COPIED.search(line)] == []
     assert bool(CHINESE.search(shown)) is (language != catalogue.ENGLISH)
+    if language != catalogue.ENGLISH:
+        assert [*english.prose(shown), *english.ours(shown, language)] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
