@@ -23,6 +23,7 @@ FACTS: Final = catalogue.FACTS
 
 _PROSE: Final = frozenset(
     {"title", "note", "fix", "text", "reason", "caution", "quality", "engines", "hardware"}
+    | {"unit", "term", "provider"}
 )
 
 # What Babel would write beside this changes with every run: times, and places for names.

@@ -15,13 +15,14 @@ _CODE = re.compile(
     r"https?://\S+|`[^`]*`|'[^'\n]*'|\"[^\"\n]*\"|\S*[/_=<>{}@#\[\]|~]\S*|--?[a-zA-Z]\S*"
     r"|\b(?:heavylift|docker|pip|inspect|vllm)(?: [a-z][a-z-]*| [A-Z]+\b)*"
 )
+_CITED = re.compile(r"`[^`]*`")
 # Names that are several words.
 _NAMES = re.compile(r"\b(?:ryzen ai max|mac studio|strix halo|dgx spark|JSON lines|Red Hat)\b")
 # What the engine's log, the scripted engine and a server say is quoted as it came.
 _QUOTED = re.compile(
     r"\b(?:CUDA out of|memory\. Tried to allocate|has a total capacity|which [\d.]+ GiB is free"
     r"|of [\d.]+ GiB of|Let me think about what was|The model .* does not exist|The tool says"
-    r"|messages and model are required|tools are declared in .*"
+    r"|messages and model are required|tools are declared in .*|must be positive"
     r"|(?:amber|birch|cedar|delta|ember|fjord|grove|heath)\b)"
 )
 _RUN = re.compile(r"(?:[A-Za-z][A-Za-z'’-]+[.:;]? ){2,}[A-Za-z][A-Za-z'’-]+")
@@ -48,7 +49,7 @@ def prose(shown: str) -> Iterator[str]:
 
 def ours(shown: str, language: str) -> Iterator[str]:
     """Texts of the catalogue and of the facts that stand in a screen in English."""
-    words = _QUOTED.sub(" - ", " ".join(shown.split()))
+    words = _CITED.sub(" - ", _QUOTED.sub(" - ", " ".join(shown.split())))
     for english, pattern in _texts(language):
         if english in words and pattern.search(words):
             yield english

@@ -302,17 +302,25 @@ def words_of(page: str) -> str:
 
 
 def pages(folder: Path, language: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """What was written to be opened in a browser or read as Markdown, and the pages of the web."""
+    """What was written to be opened in a browser or read as Markdown, the pages of the reference
+    that are made from the code, and those of the web.
+    """
+    from heavylift.cli.reference import commands, errors, facts  # noqa: PLC0415 - in its language
+    from heavylift.facts.catalog import Catalog  # noqa: PLC0415
+
     for file in sorted(folder.glob("*.html")):
         yield f"page {file.name}", {"page": words_of(file.read_text("utf-8"))}
     for file in (*sorted(folder.glob("*.md")), folder / "recipe/README.md"):
         yield f"page {file.name}", {"page": _without_code(file.read_text("utf-8"))}
+    for path, words in (*commands.pages(), *errors.pages(), *facts.pages(Catalog())):
+        yield f"reference {path}", {"page": _without_code(words)}
     for path, page in asyncio.run(_web(folder, language)).items():
         yield f"web {path}", {"page": words_of(page)}
 
 
 def _without_code(markdown: str) -> str:
-    return re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
+    words = re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"\]\([^)]*\)|<[^>]*>", "]", words)
 
 
 async def _web(folder: Path, language: str) -> dict[str, str]:

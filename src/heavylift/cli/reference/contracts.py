@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from heavylift.cli.reference.markdown import cell, code, table
 from heavylift.cli.schemas import REPORTS
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, text
 from heavylift.records.json_schema import RECORDS, files
 
 
@@ -52,9 +52,9 @@ def _type(told: dict[str, object]) -> str:
         return str(told["$ref"]).rpartition("/")[2]
     choices = told.get("anyOf") or told.get("oneOf")
     if isinstance(choices, list):
-        return " or ".join(_type(choice) for choice in choices)
+        return listed([_type(choice) for choice in choices], "reference.type.either")
     if told.get("type") == "array" and isinstance(told.get("items"), dict):
-        return f"array of {_type(told['items'])}"  # type: ignore[arg-type]
+        return text("reference.type.array", inner=_type(told["items"]))  # type: ignore[arg-type]
     if "enum" in told:
         return ", ".join(map(str, told["enum"]))  # type: ignore[call-overload]
     return str(told.get("type", "any"))
