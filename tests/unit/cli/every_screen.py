@@ -305,15 +305,17 @@ def pages(folder: Path, language: str) -> Iterator[tuple[str, dict[str, str]]]:
     """What was written to be opened in a browser or read as Markdown, the pages of the reference
     that are made from the code, and those of the web.
     """
-    from heavylift.cli.reference import commands, errors, facts  # noqa: PLC0415 - in its language
+    from heavylift.cli.reference import commands, contracts, errors, facts  # noqa: PLC0415
     from heavylift.facts.catalog import Catalog  # noqa: PLC0415
 
     for file in sorted(folder.glob("*.html")):
         yield f"page {file.name}", {"page": words_of(file.read_text("utf-8"))}
     for file in (*sorted(folder.glob("*.md")), folder / "recipe/README.md"):
         yield f"page {file.name}", {"page": _without_code(file.read_text("utf-8"))}
-    for path, words in (*commands.pages(), *errors.pages(), *facts.pages(Catalog())):
-        yield f"reference {path}", {"page": _without_code(words)}
+    made = (*commands.pages(), *errors.pages(), *facts.pages(Catalog()), *contracts.pages())
+    for path, words in made:
+        if path.endswith(".md"):
+            yield f"reference {path}", {"page": _without_code(words)}
     for path, page in asyncio.run(_web(folder, language)).items():
         yield f"web {path}", {"page": words_of(page)}
 

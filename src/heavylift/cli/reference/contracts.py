@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator
 
@@ -30,8 +29,7 @@ def _list(records: dict[str, type], schemas: dict[str, str]) -> Iterator[str]:
         file = f"{name}.schema.json"
         yield f"## {name}"
         yield ""
-        summary = (inspect.getdoc(records[name]) or "").partition("\n\n")[0].replace("\n", " ")
-        yield f"{summary} [{file}]({file})"
+        yield f"{text(f'contract.{name}')} [{file}]({file})"
         yield ""
         yield from table("reference.fields_columns", _fields(json.loads(schemas[file])))
 
