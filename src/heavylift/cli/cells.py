@@ -17,8 +17,9 @@ _CLOSING: Final = frozenset("，。；：！？、）】》〉」』”’…")
 _FULL_STOPS: Final = frozenset("，。；：！？、）")
 _OPENING: Final = frozenset("（【《〈「『“‘")
 _COPIED: Final = re.compile(
-    r"`[^`]+`|\b(?:heavylift(?: (?:batch|bench|dev|engine|keys|metrics))?|pip|docker|kubectl|sudo|ssh"
-    r"|curl|chmod) [a-z-]+"
+    r"`[^`]+`"
+    r"|\b(?:heavylift(?: (?:batch|bench|dev|engine|keys|metrics))?"
+    r"|pip|docker|kubectl|sudo|ssh|curl|chmod) [a-z-]+"
     r"(?: (?:[-'\"/{A-Z0-9]\S*|\S*[=/.]\S+))*"
 )
 _JOINED: Final = "\u00a0"
