@@ -72,7 +72,7 @@ def _option(given: list[Word], at: int, table: FlagTable | None) -> tuple[Option
     word = given[at - 1]
     name, equals, joined = word.text.partition("=")
     found = table.flag(name) if table is not None else None
-    slip = None
+    slip = "one_element" if word.in_one else None
     glued = _GLUED.fullmatch(word.text) if found is None else None
     if glued and (glued[2].startswith("/") or (table and table.flag(glued[1]))):
         # `--device/dev/kfd`: the space, or the equals sign, was lost.

@@ -20,7 +20,7 @@ class Option:
 
     `name` is the main name of the table, or the written one where the table has none. `member` is
     the part after a dot (`--attention-config.backend`). `slip` says how it is malformed: `no_space`
-    (`--device/dev/kfd`) or `parted` (`-- device`).
+    (`--device/dev/kfd`), `parted` (`-- device`) or `one_element` (a list's `"--dtype auto"`).
     """
 
     written: str
@@ -65,7 +65,8 @@ class Container:
     """The container around a command. Paths of mounts are (outside, inside).
 
     `form`: `docker`, `compose`, `kubernetes` or `systemd` (none, but with a time limit). `devices`
-    are device nodes, resources of a cluster, and `--gpus` for all cards. `start_budget_s` is how
+    are device nodes, resources of a cluster, and `--gpus` for all cards. `entry_replaced`: the
+    image's own entry point is not what starts. `start_budget_s` is how
     long it may take to become ready before it is killed, where a probe says so.
     """
 
@@ -81,6 +82,7 @@ class Container:
     ipc: str | None = None
     shm_bytes: int | None = None
     privileged: bool = False
+    entry_replaced: bool = False
     start_budget_s: int | None = None
     start_budget_from: str | None = None
 
@@ -90,7 +92,8 @@ class Command:
     """One start of an engine.
 
     `entry` are the words that start it. `fragment`: only part of a command was pasted (variables or
-    flags alone), so what is absent says nothing. `comments` are the words around it.
+    flags alone), so what is absent says nothing. `repeated`: words after an image that starts the
+    engine itself, which name the program once more. `comments` are the words around it.
     """
 
     engine: CommandEngineFacts | None
@@ -101,6 +104,7 @@ class Command:
     positionals: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     container: Container | None = None
+    repeated: str | None = None
     fragment: bool = False
     comments: tuple[str, ...] = ()
 

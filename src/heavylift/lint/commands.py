@@ -131,6 +131,10 @@ class CommandReader:
         )
         return [Command(engine=engine, env=env, fragment=True)]
 
+    def starts(self, words: Sequence[str]) -> bool:
+        """Whether these words start an engine."""
+        return self._has_entry([Word(word, quoted=" " in word) for word in words])
+
     # --- one simple command ----------------------------------------------------------------------
 
     def read(self, words: Sequence[Word], env: dict[str, str]) -> list[Command]:
@@ -239,7 +243,8 @@ class CommandReader:
         """The first start of an engine from a word on."""
         for index in range(start, len(words)):
             text = words[index].text
-            found = self._entries.get(text) or self._entries.get(PurePosixPath(text).name)
+            name = PurePosixPath(text).name.removesuffix(".exe")
+            found = self._entries.get(text) or self._entries.get(name)
             for entry in found or ():
                 wanted = entry.words[1:]
                 have = words[index + 1 : index + 1 + len(wanted)]
@@ -276,17 +281,31 @@ class CommandReader:
         # `sh -c "…"` and nested entries first; bare arguments go to the image's own server.
         inner = self.read(words, env) if self._has_entry(words) else []
         if inner:
-            return [replace(each, container=container) for each in inner]
+            again = _named_again(container, words, inner[0].entry)
+            return [replace(each, container=container, repeated=again) for each in inner]
         if engine is None:
             # An image of one's own: its arguments tell whose they are.
             return [
                 replace(each, container=container, fragment=False)
                 for each in self._loose_flags(_from_first_flag(words), env)
             ]
-        return [self.arguments(engine, words, env, container)]
+        command = self.arguments(engine, words, env, container)
+        last = engine.entries[0].split()[-1]
+        again = _named_again(container, words, last) if words and words[0].text == last else None
+        return [replace(command, repeated=again)]
 
     def _has_entry(self, words: Sequence[Word]) -> bool:
         return self._started(words) is not None or any(map(self._holds_command, words))
+
+
+def _named_again(container: Container, words: Sequence[Word], entry: str) -> str | None:
+    """The words that name the program once more, where the image's own entry point already runs it
+    and nothing replaces that; None where all is well.
+    """
+    facts = container.image_facts
+    if facts is None or not facts.entry or container.entry_replaced:
+        return None
+    return None if not words or is_flag(words[0].text) else entry
 
 
 def _entries_of(engine: CommandEngineFacts) -> list[Entry]:
@@ -327,7 +346,8 @@ def _runs_container(words: Sequence[Word]) -> bool:
 def _assignments(words: Sequence[Word]) -> dict[str, str]:
     found = {}
     for word in words:
-        if match := ASSIGNMENT.fullmatch(word.text):
+        # `--env=A=b`, as programs that start pods and containers take it.
+        if match := ASSIGNMENT.fullmatch(word.text.removeprefix("--env=")):
             found[match[1]] = match[2]
     return found
 
@@ -416,6 +436,7 @@ def _docker(given: Sequence[Option], image: str) -> Container:
         ipc=_last(values, "--ipc"),
         shm_bytes=size(_last(values, "--shm-size")),
         privileged=values.get("--privileged", ["false"])[-1] == "true",
+        entry_replaced="--entrypoint" in values,
     )
 
 

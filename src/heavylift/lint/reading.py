@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from heavylift.lint.command import Document
 from heavylift.lint.commands import CommandReader
 from heavylift.lint.files import FileReader, documents, is_unit
 from heavylift.lint.typography import straighten
+from heavylift.lint.wrappings import unwrap
+
+_ROOT_PROMPT: Final = re.compile(r"^[ \t]*#[ \t]*(?=[\w./])", re.MULTILINE)
 
 
 def read(text: str, reader: CommandReader) -> Document:
@@ -24,7 +30,13 @@ def read(text: str, reader: CommandReader) -> Document:
                 line.split("#", 1)[1].strip() for line in text.splitlines() if "#" in line
             )
             return Document(form=form, commands=tuple(commands), comments=comments)
-    found, comments_found, forgiven = reader.script(straight.text)
+    plain = unwrap(straight.text, reader.starts)
+    found, comments_found, forgiven = reader.script(plain)
+    if not any(each.engine for each in found) and _ROOT_PROMPT.search(plain):
+        # `# vllm serve …`: the prompt of root, not a comment.
+        again = reader.script(_ROOT_PROMPT.sub("", plain))
+        if any(each.engine for each in again[0]):
+            found, comments_found, forgiven = again
     return Document(
         form="shell",
         commands=tuple(found),

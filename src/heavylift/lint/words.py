@@ -26,13 +26,15 @@ _OPENS_JSON: Final = re.compile(r"\{\s*[\"']|\{\s*\}")
 @dataclass(frozen=True, slots=True)
 class Word:
     """One word. `loose_json`: a JSON object written without quotes around it. `items`: the
-    elements where the word assigns an array.
+    elements where the word assigns an array. `in_one`: a flag that shares one element of a list
+    with its value.
     """
 
     text: str
     quoted: bool = False
     loose_json: bool = False
     items: tuple[Word, ...] | None = None
+    in_one: bool = False
 
 
 @dataclass(slots=True)
@@ -209,12 +211,25 @@ class _Reader:
         self._take(end)
 
     def _array(self) -> None:
-        end = self.text.find(")", self.at)
-        end = len(self.text) if end < 0 else end
+        end = self._array_end()
         text = self.text[self.at + 1 : end].replace("\n", " ")
         inner = _Reader(text, in_array=True).read()
         self.items = tuple(word for command in inner.commands for word in command)
         self.at = min(end + 1, len(self.text))
+
+    def _array_end(self) -> int:
+        """Where the array closes: parentheses of `$((A + 1))` inside it are its own."""
+        depth, single = 0, False
+        for index in range(self.at, len(self.text)):
+            letter = self.text[index]
+            if letter == "'":
+                single = not single
+            elif not single and letter in "()":
+                depth += 1 if letter == "(" else -1
+                if depth == 0:
+                    return index
+        end = self.text.find(")", self.at)
+        return len(self.text) if end < 0 else end
 
     def _angle(self, letter: str) -> None:
         placeholder = _PLACEHOLDER.match(self.text, self.at)

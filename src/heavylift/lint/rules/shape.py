@@ -19,6 +19,13 @@ _SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|API_?KEY|ACCESS_KEY)(?:$|
 _JSON_LIKE = re.compile(r"^\{.*[:}]", re.DOTALL)
 
 
+_SLIPS = {
+    "no_space": "malformed_flag",
+    "parted": "dashes_apart",
+    "one_element": "two_in_one",
+}
+
+
 def shape(case: Case) -> Iterator[LintFinding]:
     """Every finding on how the words are written."""
     container = case.command.container
@@ -31,6 +38,7 @@ def shape(case: Case) -> Iterator[LintFinding]:
                 yield replace(finding, source=source)
     yield from _placeholder(case)
     yield from _secrets(case)
+    yield from _repeated(case)
     if case.command.legacy and case.serves and case.engine is not None:
         yield LintFinding(
             rule="legacy_entrypoint",
@@ -49,10 +57,25 @@ def _malformed(option: Option) -> Iterator[LintFinding]:
             rule="malformed_flag",
             severity=Severity.FAIL,
             subject=f"{option.written}{option.value or ''}",
-            text="dashes_apart" if option.slip == "parted" else "malformed_flag",
+            text=_SLIPS[option.slip],
             detail=f"{option.written}{option.value or ''}",
             params={"flag": option.written, "value": option.value},
             mend=("respell",),
+        )
+
+
+def _repeated(case: Case) -> Iterator[LintFinding]:
+    """The program's name after an image that starts it already: it is read as an argument."""
+    again, box = case.command.repeated, case.command.container
+    if again is not None and box is not None and case.engine is not None:
+        yield LintFinding(
+            rule="malformed_flag",
+            severity=Severity.FAIL,
+            subject=again,
+            text="entry_repeated",
+            detail="entry_repeated",
+            params={"image": box.image, "entry": case.engine.entries[0]},
+            source=case.library.tables["docker"].facts.source,
         )
 
 
