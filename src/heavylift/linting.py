@@ -142,7 +142,9 @@ class Linting:
         heads, experts = model.dims.get("heads"), model.dims.get("experts")
         narrow = _dim(model, "moe_intermediate_size")
         form = only or next((each for each in model.variants if each.id == "native"), None)
-        blocks = {each.group for each in form.quantised if each.scheme == "fp8-block"} if form else ()
+        blocks = (
+            {each.group for each in form.quantised if each.scheme == "fp8-block"} if form else ()
+        )
         return KnownModel(
             name=name,
             title=model.title,

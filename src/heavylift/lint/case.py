@@ -527,9 +527,7 @@ class Case:
             widths = () if layout.expert_parallel_size > 1 else shape.expert_widths
         else:
             widths = shape.dense_widths
-        return any(
-            width % (layout.tensor_parallel_size * shape.block) for width in widths if width
-        )
+        return any(width % (layout.tensor_parallel_size * shape.block) for width in widths if width)
 
     @property
     def states_layout(self) -> bool:

@@ -14,6 +14,22 @@ TRUE: Final = "true"
 FALSE: Final = "false"
 
 
+Span = tuple[int, int]
+"""A place in a text: its first letter, and the one after its last."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """Where the parts of a command stand in its text: the words that start it, its variables, its
+    positional arguments in order, its image, the end of its words. None = not in the text itself.
+    """
+
+    entry: Span | None = None
+    env: dict[str, Span] = field(default_factory=dict)
+    positionals: tuple[Span | None, ...] = ()
+    image: Span | None = None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Option:
     """A flag of the engine as written, and what it is.
@@ -31,6 +47,7 @@ class Option:
     joined: bool = False
     loose_json: bool = False
     slip: str | None = None
+    at: Span | None = field(default=None, compare=False)
 
     @property
     def text(self) -> str | None:
@@ -107,6 +124,7 @@ class Command:
     repeated: str | None = None
     fragment: bool = False
     comments: tuple[str, ...] = ()
+    placed: Placed = field(default_factory=Placed, compare=False)
 
     def given(self, name: str) -> tuple[Option, ...]:
         """The options of that main name, in order."""
@@ -115,9 +133,15 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """Everything read from one text: commands, comments, and what copying had broken."""
+    """Everything read from one text: commands, comments, and what copying had broken.
+
+    `text` is what the places of the commands' parts refer to; None where they refer to nothing that
+    could be handed back. `fixes` are places in it and what to write there instead.
+    """
 
     form: str
     commands: tuple[Command, ...]
     comments: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
+    text: str | None = None
+    fixes: tuple[tuple[int, int, str], ...] = ()

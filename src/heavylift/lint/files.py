@@ -79,7 +79,7 @@ class FileReader:
             elif key.strip() == "TimeoutStartSec":
                 budget = _seconds(value)
             elif key.strip() == "ExecStart":
-                found, _, _ = self.reader.script(value.lstrip("-@:+! "))
+                found, _ = self.reader.script(value.lstrip("-@:+! "))
                 commands += found
         return [
             replace(

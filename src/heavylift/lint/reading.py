@@ -30,16 +30,19 @@ def read(text: str, reader: CommandReader) -> Document:
                 line.split("#", 1)[1].strip() for line in text.splitlines() if "#" in line
             )
             return Document(form=form, commands=tuple(commands), comments=comments)
-    plain = unwrap(straight.text, reader.starts)
-    found, comments_found, forgiven = reader.script(plain)
+    plain = unwrapped = unwrap(straight.text, reader.starts)
+    found, out = reader.script(plain)
     if not any(each.engine for each in found) and _ROOT_PROMPT.search(plain):
         # `# vllm serve …`: the prompt of root, not a comment.
-        again = reader.script(_ROOT_PROMPT.sub("", plain))
+        bare = _ROOT_PROMPT.sub("", plain)
+        again = reader.script(bare)
         if any(each.engine for each in again[0]):
-            found, comments_found, forgiven = again
+            plain, (found, out) = bare, again
     return Document(
         form="shell",
         commands=tuple(found),
-        comments=tuple(comments_found),
-        repairs=(*straight.repairs, *forgiven),
+        comments=tuple(out.comments),
+        repairs=(*straight.repairs, *out.repairs),
+        text=plain if unwrapped == straight.text else None,
+        fixes=tuple(out.fixes),
     )

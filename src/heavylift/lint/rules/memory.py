@@ -152,7 +152,7 @@ def planned(case: Case, wish: PlanWish) -> tuple[Plan | None, LintFinding | None
 
 
 def _sureness(case: Case) -> Severity:
-    """How sure a plan's cache is: how much of it a release needs is known of those that were read."""
+    """How sure a plan's cache is: what a release sets aside is known of those that were read."""
     number = case.version.number
     if number is None or case.table is None or case.table.is_read(number):
         return Severity.FAIL

@@ -283,11 +283,7 @@ def _source(case: Case) -> str | None:
 
 def _refuses(case: Case, facts: CommandModelFacts) -> bool:
     """Whether the engine does not start without being told to trust the model's own code."""
-    return (
-        case.engine is not None
-        and case.engine.refuses_foreign_code
-        and not facts.trust_optional
-    )
+    return case.engine is not None and case.engine.refuses_foreign_code and not facts.trust_optional
 
 
 def _knows(case: Case, setting: str) -> bool:

@@ -46,7 +46,7 @@ def shape(case: Case) -> Iterator[LintFinding]:
             subject=case.command.entry,
             text="legacy_entrypoint",
             params={"other": case.engine.entries[0]},
-            mend=("entry",),
+            mend=("entry",) if _may_start_anew(case) else (),
             source=case.table.facts.source if case.table else None,
         )
 
@@ -77,6 +77,16 @@ def _repeated(case: Case) -> Iterator[LintFinding]:
             params={"image": box.image, "entry": case.engine.entries[0]},
             source=case.library.tables["docker"].facts.source,
         )
+
+
+def _may_start_anew(case: Case) -> bool:
+    """Whether the newest words may stand there: not behind an entry point of one's own, nor on a
+    release before those that were read.
+    """
+    box, table = case.command.container, case.table
+    if box is not None and box.entry_replaced and box.form == "docker":
+        return False
+    return table is None or not case.version.precedes(table.facts.read[0])
 
 
 def _json(option: Option) -> Iterator[LintFinding]:
