@@ -35,8 +35,8 @@ _RULES: Final[tuple[Callable[[Case], Iterator[LintFinding]], ...]] = (
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """What was found in a text. `engines` are those its commands start; none = no command was
-    recognised. `mended` is the text with every edit applied, in its own lines where that can be told
-    for sure, else its commands alone.
+    recognised. `mended` is the text with every edit applied: in its own lines where that is sure,
+    else its commands alone.
     """
 
     form: str
