@@ -26,7 +26,8 @@ from heavylift.records.plan import Layout, Plan
 
 _VERSION: Final = re.compile(r"(?<![\w.])v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\.?\d)")
 _BRANCH: Final = re.compile(
-    r"main|nightly|dev\d|branch|image|fork|patch|rc\d|\bpr\b|\b20\d\d-\d\d", re.IGNORECASE
+    r"main|nightly|dev\d|branch|image|fork|patch|vendor|custom|rc\d|\bpr\b|\b20\d\d-\d\d",
+    re.IGNORECASE,
 )
 _SAID_IMAGE: Final = re.compile(r"(?:rocm )?image (?:\S*:)?([\w.-]+)", re.IGNORECASE)
 _PATCHED: Final = re.compile(r"[+]|patch|fork|branch|fix", re.IGNORECASE)
