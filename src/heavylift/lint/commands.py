@@ -203,6 +203,7 @@ class CommandReader:
                 positionals=tuple(word.text for word in rest),
                 env=env,
                 fragment=True,
+                placed=Placed(positionals=tuple(word.at for word in rest)),
             )
         ]
 

@@ -146,9 +146,8 @@ class _Placing:
         else:
             yield from self._env()
         yield from self._entry()
-        for old, new, at in zip(
-            command.positionals, draft.positionals, self.placed.positionals, strict=True
-        ):
+        places = self.placed.positionals or (None,) * len(command.positionals)
+        for old, new, at in zip(command.positionals, draft.positionals, places, strict=True):
             if old != new:
                 if at is None:
                     raise _NoPlaceError

@@ -71,7 +71,9 @@ class Draft:
         for index, each in enumerate(self.options):
             if _is(each, old):
                 words = [Word(new), *([] if each.value is None else [Word(each.value)])]
-                self.options[index] = replace(options(words, self.table)[0][0], at=each.at)
+                made = options(words, self.table)[0]
+                if made:
+                    self.options[index] = replace(made[0], at=each.at)
 
     def member(self, flag: str, change: str) -> None:
         """Set or drop a member of a JSON value."""
@@ -134,7 +136,7 @@ _VERBS: Final[dict[str, Callable[[Draft, str], None]]] = {
     "drop": Draft.drop,
     "add": lambda draft, name: draft.set(name, None),
     "set": lambda draft, rest: draft.set(*rest.split(" ", 1)),
-    "rename": lambda draft, rest: draft.rename(*rest.split(" ", 1)),
+    "rename": lambda draft, rest: draft.rename(*rest.rsplit(" ", 1)),
     "member": lambda draft, rest: draft.member(*rest.split(" ", 1)),
     "env": Draft.assign,
     "unset": Draft.unset,

@@ -205,3 +205,15 @@ def test_words_that_worked_end_no_worse(linting: Linting) -> None:
     """A text without a command has no finding that fails."""
     for text in ("FROM x\nCMD [1]", "[program:x]\ncommand=sleep 1", '"""', "[]", "FROM x"):
         assert all(each.severity is not Severity.FAIL for each in linting.lint(text).findings)
+
+
+def test_a_flag_that_swallowed_its_value_is_mended(linting: Linting) -> None:
+    """A quote in the middle of a flag makes one word of two: no edit stumbles over it."""
+    report = linting.lint("vllm serve acme/chat --max-num-seqs 8 --max-num'-seqs 16\"")
+    assert report.engines == ("vLLM",)
+
+
+def test_an_image_of_ones_own_with_words_before_its_flags(linting: Linting) -> None:
+    """What an unknown image is given is read as flags; its other words have places too."""
+    text = "docker run --ipc=host mine/own:1 word --model moonshotai/Kimi-K3 -tp 8 --port 1 x"
+    assert linting.lint(text).mended
