@@ -68,12 +68,12 @@ def _taken_apart(text: str) -> tuple[int | None, int | None, str]:
     stripped = text.strip()
     if match := _NODES_COUNT.fullmatch(stripped):
         return _count(text, match[1]), _count(text, match[2]), match[3]
+    first, last = _COUNT_FIRST.fullmatch(stripped), _COUNT_LAST.fullmatch(stripped)
     # A card can be a number: `4080 x 2` are two of them.
-    behind = _COUNT_LAST.fullmatch(stripped)
-    if (match := _COUNT_FIRST.fullmatch(stripped)) and (behind is None or _is_card(match[2])):
-        return None, _count(text, match[1]), match[2]
-    if behind is not None:
-        return None, _count(text, behind[2]), behind[1]
+    if first and not (last and _NUMBERED.fullmatch(last[1]) and not _is_card(first[2])):
+        return None, _count(text, first[1]), first[2]
+    if last:
+        return None, _count(text, last[2]), last[1]
     return None, None, stripped
 
 
