@@ -15,6 +15,7 @@ from heavylift.facts.schema import (
     EngineVersion,
     GpuFacts,
     KvDtypeRule,
+    MoeBackendRule,
     NodeFacts,
     RecipeFacts,
     VariantFacts,
@@ -88,7 +89,7 @@ def resolve(
     batched = filling.number("max_num_batched_tokens", request.max_num_batched_tokens)
     seqs = filling.sequences(concurrency)
     dtype = filling.kv_dtype(variant)
-    backend, multiple = filling.moe_backend()
+    backend = filling.moe_backend()
     return Subject(
         knowledge=knowledge,
         variant=variant,
@@ -110,8 +111,9 @@ def resolve(
         gpu_memory_utilization=filling.fraction(batched, vision=vision),
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,
-        moe_backend=backend,
-        moe_backend_multiple=multiple,
+        moe_backend=None if backend is None else backend.name,
+        moe_backend_multiple=None if backend is None else backend.intermediate_multiple,
+        moe_backend_hidden_multiple=None if backend is None else backend.hidden_multiple,
         vision=vision,
         defaults=tuple(filling.taken),
         receipt=receipt,
@@ -128,6 +130,13 @@ def with_kv_dtype(subject: Subject, dtype: KvDtypeRule) -> Subject:
         kv_scale_bytes=dtype.scale_bytes_per_vector,
         defaults=tuple(each for each in subject.defaults if each.name != "kv_cache_dtype"),
     )
+
+
+def takes_whole_context(engine: EngineFacts) -> bool:
+    """True for an engine that plans one sequence of the model's whole context where nobody states a
+    limit, and does not start where its pool is smaller.
+    """
+    return any(rule.name == "context_tokens" and rule.value is None for rule in engine.defaults)
 
 
 def _reads(engine: EngineFacts, variant: VariantFacts) -> bool:
@@ -367,23 +376,22 @@ class _Filling:
         params = {"dtype": wanted, "engine": self._engine.title, "offered": names}
         raise HeavyliftError("PLAN013", params)
 
-    def moe_backend(self) -> tuple[str | None, int | None]:
-        """The MoE backend and its multiple; neither for a model without experts, or where nothing
-        is known of this card. Raises PLAN014 when the engine has none of that name here.
+    def moe_backend(self) -> MoeBackendRule | None:
+        """The MoE backend; None for a model without experts, or where nothing is known of this
+        card. Raises PLAN014 when the engine has none of that name here.
         """
         if "experts" not in self._knowledge.model.dims:
-            return None, None
+            return None
         backends = self.scope.all(self._engine.moe_backends)
         wanted = self._word("moe_backend", self._request.moe_backend)
         if wanted in (None, "auto"):
             usual = next((backend for backend in backends if backend.default), None)
-            if usual is None:
-                return None, None
-            self._take("moe_backend", usual.name, "engine", usual.source)
-            return usual.name, usual.intermediate_multiple
+            if usual is not None:
+                self._take("moe_backend", usual.name, "engine", usual.source)
+            return usual
         for backend in backends:
             if backend.name == wanted.lower():
-                return backend.name, backend.intermediate_multiple
+                return backend
         names = ", ".join(dict.fromkeys(backend.name for backend in backends))
         params = {"backend": str(wanted), "engine": self._engine.title, "offered": names}
         raise HeavyliftError("PLAN014", params)

@@ -154,6 +154,7 @@ class Subject:
     max_num_seqs: int | None
     moe_backend: str | None
     moe_backend_multiple: int | None
+    moe_backend_hidden_multiple: int | None
     vision: bool
     defaults: tuple[ResolvedDefault, ...]
     receipt: Receipt | None = None

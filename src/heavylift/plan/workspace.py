@@ -32,7 +32,7 @@ def memory_terms(
     names = _names(subject, layout, stage)
     taken: dict[str, Term] = {}
     for rule in subject.scope.all(subject.engine.memory):
-        if rule.id not in taken:
+        if rule.id not in taken and (not rule.backends or subject.moe_backend in rule.backends):
             taken[rule.id] = _term(rule, names, written=written)
     return tuple(taken.values())
 
