@@ -347,8 +347,22 @@ def _copies(subject: Subject, group: TensorGroup, stage: Stage) -> int:
     if group.is_vision:
         return whole if subject.vision and stage.holds(group.role) else 0
     if group.layers is None:
-        return int(stage.holds(group.role))
+        return int(stage.holds(group.role) or _is_head_too(subject, group, stage))
     return stage.layers_in(group.layers)
+
+
+def _is_head_too(subject: Subject, group: TensorGroup, stage: Stage) -> bool:
+    """True for a table that stays with the host and is the head as well: the last stage has a copy.
+
+    Source: llama.cpp makes the output of a model without one a duplicate of its token table.
+    """
+    return (
+        group.role in _TABLE_ROLES
+        and group.role in stage.on_host
+        and stage.index == stage.count - 1
+        and subject.inventory is not None
+        and all(each.role != "lm_head" for each in subject.inventory.groups)
+    )
 
 
 def _on_rank(

@@ -203,7 +203,7 @@ def test_a_mixture_nobody_listed_lies_between_its_types(make_plan: Callable[...,
         ("0.30.1rc1.dev7+g123", "0.30.0"),
         ("0.27.1+ (recipe)", "0.27.1"),
         ("v0.31.9", "0.31.0"),
-        ("0.10.2", "0.27.0"),
+        ("0.9.2", "0.10.0"),
         ("nightly 2025-11-06", "0.32.0"),
     ],
 )
