@@ -50,10 +50,14 @@ LEAST_RESERVE: Final[Mapping[str, int]] = {
     "ranks": 1,
     "captured_batches": 1,
     "captured_prefills": 0,
+    "prefill_graphs": 0,
+    "spread_batches": 0,
+    "wide_spread_batches": 0,
 }
 """What the expression of a computed memory fraction (`default_reserved`) may name, as small as it
 gets. `captured_batches`: the most sequences a decode graph is captured for; `captured_prefills`:
-how many sizes of prefill one is captured for.
+how many sizes of prefill one is captured for; `prefill_graphs`: 1 where any is; `spread_batches`: captured
+batches times data parallel ranks where there are several, `wide_spread_batches` the same of large ones.
 """
 
 LEAST: Final = RankNumbers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -28,6 +28,7 @@ from heavylift.records.plan import (
     Plan,
     PlanRequest,
     PlanVerdict,
+    ResolvedDefault,
     Segment,
     Status,
     Support,
@@ -185,7 +186,7 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
         page_bytes=account.cache.page_bytes,
         limits=limits(account),
         fixes=(),
-        defaults=subject.defaults,
+        defaults=_defaults(subject, account),
         rejected=(),
         notes=notes(subject, layout, fits, known),
         totals=_totals(account, layout),
@@ -202,6 +203,19 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
         checkpoint_bytes=size,
         checkpoint_tensors=inventory.tensors if inventory is not None else None,
         receipt=None if subject.receipt is None else subject.receipt.taken_at or "log",
+    )
+
+
+def _defaults(subject: Subject, account: Memory) -> tuple[ResolvedDefault, ...]:
+    """What was taken, with the memory fraction as the engine works it out in this layout."""
+    if subject.captured_batches is None:
+        return subject.defaults
+    pool = account.budgets[0]
+    return tuple(
+        replace(each, value=pool.fraction)
+        if each.name == pool.name and pool.fraction is not None
+        else each
+        for each in subject.defaults
     )
 
 

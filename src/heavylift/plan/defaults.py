@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
-from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import (
-    BudgetRule,
     DefaultRule,
     EngineFacts,
     EngineVersion,
@@ -20,9 +18,10 @@ from heavylift.facts.schema import (
     RecipeFacts,
     VariantFacts,
 )
+from heavylift.plan.fraction import computed_fraction
 from heavylift.plan.rules import Scope, find_version, nearest_version
 from heavylift.plan.subject import ModelKnowledge, Same, Subject
-from heavylift.records.plan import PlanRequest, Rack, ResolvedDefault
+from heavylift.records.plan import Layout, PlanRequest, Rack, ResolvedDefault
 from heavylift.records.receipt import Receipt
 from heavylift.units import GIB
 
@@ -90,6 +89,7 @@ def resolve(
     seqs = filling.sequences(concurrency)
     dtype = filling.kv_dtype(variant)
     backend = filling.moe_backend()
+    fraction = filling.fraction(batched, vision=vision)
     return Subject(
         knowledge=knowledge,
         variant=variant,
@@ -108,7 +108,8 @@ def resolve(
         draft_tokens=request.draft_tokens,
         drafter=request.drafter,
         state_strategy=filling.state_strategy(),
-        gpu_memory_utilization=filling.fraction(batched, vision=vision),
+        gpu_memory_utilization=fraction,
+        captured_batches=filling.captured_batches,
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,
         moe_backend=None if backend is None else backend.name,
@@ -165,6 +166,8 @@ class _Filling:
         self._recipes = recipes_for(knowledge, engine.id, gpu, request.rack)
         self._settings = _settings(self._recipes)
         self.taken: list[ResolvedDefault] = []
+        # Known where the memory fraction is the engine's own to work out, layout by layout.
+        self.captured_batches: int | None = None
         version, self.version_text, self.version_is_read = self._version()
         self.scope = self._scope(version)
 
@@ -425,26 +428,19 @@ class _Filling:
         if vision and rule.default_with_vision is not None:
             default = rule.default_with_vision
         if default is None and rule.default_reserved is not None and batched is not None:
-            default = self._computed_fraction(rule, rule.default_reserved, batched, vision=vision)
+            self.captured_batches = self._captured_batches()
+            default = computed_fraction(
+                rule,
+                self._gpu.memory_visible.value,
+                batched=batched,
+                ranks=self._request.rack.gpu_count,
+                captured_batches=self.captured_batches,
+                vision=vision,
+                layout=Layout(),
+            )
         if default is not None:
             self._take(rule.fraction_flag, default, "engine", rule.source)
         return default
-
-    def _computed_fraction(
-        self, rule: BudgetRule, expression: str, batched: int, *, vision: bool
-    ) -> float:
-        total = self._gpu.memory_visible.value
-        names = {
-            "max_num_batched_tokens": max(batched, rule.least_chunk_tokens),
-            "ranks": self._request.rack.gpu_count,
-            "captured_batches": self._captured_batches(),
-            "captured_prefills": sum(size <= batched for size in rule.prefill_captures),
-        }
-        reserved = evaluate(expression, names)
-        if total > rule.floor_over_gib * GIB:
-            reserved = max(reserved, rule.default_reserved_floor_bytes)
-        fraction = round((total - reserved) / total, 3)
-        return fraction * (rule.default_vision_factor if vision else 1.0)
 
 
 _Settings = Mapping[str, tuple[int | float | str, RecipeFacts]]
