@@ -504,10 +504,10 @@ class ShardOverrideRule(Rule):
     """A role the engine treats otherwise than the family says.
 
     `when`: `always`; `data_parallel`: more than one data parallel rank; `no_data_parallel`: a
-    single one; or `sequence_parallel`: one pipeline stage, experts spread over more than one tensor rank, and data parallelism or one of
-    `backends`. `shard` may also be `all_ranks`: split over tensor times data parallel ranks.
-    `tensors` are the only ones of the role (`*` = any part of a name; empty = all); `divides` names
-    a dimension that the tensor size must divide.
+    single one; or `sequence_parallel`: one pipeline stage, experts spread over more than one tensor
+    rank, and data parallelism or one of `backends`. `shard` may also be `all_ranks`: split over tensor
+    times data parallel ranks. `tensors` are the only ones of the role (`*` = any part of a name;
+    empty = all); `divides` names a dimension that the tensor size must divide.
     """
 
     role: str
@@ -550,8 +550,9 @@ class CacheRule(Rule):
     before anything runs. `states_for_max_num_seqs`: states of all allowed sequences are set aside
     at the start. `context_shared`: the engine's context setting is one pot for all sequences.
     `window_shared`: the windows of all sequences lie in one cache, with room for one batch.
-    `strategies` are the engine's ways to keep states, by name: the states each sets aside for a
-    sequence, in place of `state_units_high`.
+    `blocks_for_max_num_seqs`: a start is refused that has fewer blocks than sequences it may admit,
+    where states lie in blocks. `strategies` are the engine's ways to keep states, by name: the
+    states each sets aside for a sequence, in place of `state_units_high`.
     """
 
     layout: str
@@ -563,6 +564,7 @@ class CacheRule(Rule):
     reserved_states: int = 0
     state_to_kv_ratio: float | None = None
     states_for_max_num_seqs: bool = False
+    blocks_for_max_num_seqs: bool = False
     context_shared: bool = False
     window_shared: bool = False
     window_to_full_ratio: float | None = None

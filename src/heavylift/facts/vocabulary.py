@@ -56,8 +56,9 @@ LEAST_RESERVE: Final[Mapping[str, int]] = {
 }
 """What the expression of a computed memory fraction (`default_reserved`) may name, as small as it
 gets. `captured_batches`: the most sequences a decode graph is captured for; `captured_prefills`:
-how many sizes of prefill one is captured for; `prefill_graphs`: 1 where any is; `spread_batches`: captured
-batches times data parallel ranks where there are several, `wide_spread_batches` the same of large ones.
+how many sizes of prefill one is captured for; `prefill_graphs`: 1 where any is; `spread_batches`:
+captured batches times data parallel ranks where there are several, `wide_spread_batches` the same
+of large ones.
 """
 
 LEAST: Final = RankNumbers(

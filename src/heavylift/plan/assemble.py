@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from heavylift.errors import Scalar
 from heavylift.plan.cache_parts import bytes_per_token, state_parts_of, token_parts
-from heavylift.plan.capacity import capacity, most_kv_tokens
+from heavylift.plan.capacity import capacity, most_kv_tokens, state_blocks
 from heavylift.plan.memory import (
     Memory,
     capacity_verdict,
@@ -24,6 +26,7 @@ from heavylift.records.plan import (
     Capacity,
     HostNeeds,
     Layout,
+    Note,
     PerGpu,
     Plan,
     PlanRequest,
@@ -83,6 +86,9 @@ def candidate(subject: Subject, layout: Layout) -> Candidate:
     """Weigh a layout."""
     account = memory(subject, layout)
     fits = capacity_verdict(account)
+    if fits is Capacity.FITS and lacks_blocks(subject, account):
+        # It does with fewer sequences.
+        fits = Capacity.TIGHT
     known = support(subject, layout)
     found = Candidate(
         subject=subject,
@@ -188,7 +194,7 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
         fixes=(),
         defaults=_defaults(subject, account),
         rejected=(),
-        notes=notes(subject, layout, fits, known),
+        notes=(*notes(subject, layout, fits, known), *_too_few_blocks(subject, account)),
         totals=_totals(account, layout),
         host=HostNeeds(
             disk_bytes=size,
@@ -204,6 +210,22 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
         checkpoint_tensors=inventory.tensors if inventory is not None else None,
         receipt=None if subject.receipt is None else subject.receipt.taken_at or "log",
     )
+
+
+def lacks_blocks(subject: Subject, account: Memory) -> bool:
+    """True where the engine does not start for want of a block for each sequence it may admit."""
+    blocks = state_blocks(subject, account)
+    return blocks is not None and blocks < (subject.max_num_seqs or 0)
+
+
+def _too_few_blocks(subject: Subject, account: Memory) -> Iterator[Note]:
+    if lacks_blocks(subject, account):
+        params: dict[str, Scalar] = {
+            "engine": subject.engine.title,
+            "sequences": subject.max_num_seqs or 0,
+            "blocks": state_blocks(subject, account) or 0,
+        }
+        yield Note(code="too_few_state_blocks", params=params)
 
 
 def _defaults(subject: Subject, account: Memory) -> tuple[ResolvedDefault, ...]:

@@ -443,6 +443,7 @@ def test_a_drafter_of_unknown_size_leaves_the_plan_open(make_plan: Callable[...,
 )
 def test_a_plan_without_a_context_is_judged_as_the_engine_starts(
     make_plan: Callable[..., Plan],
+    *,
     on: str,
     engine: str,
     context: int | None,
