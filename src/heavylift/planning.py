@@ -52,6 +52,7 @@ from heavylift.facts.schema import (
 )
 from heavylift.inspecting import CONFIG, CONFIG_LIMIT_BYTES, Reach, is_path, read_hub
 from heavylift.plan import compare as comparing
+from heavylift.plan.assemble import TOO_FEW_BLOCKS
 from heavylift.plan.defaults import takes_whole_context
 from heavylift.plan.fit import capability, fit_model
 from heavylift.plan.fixes import fixes
@@ -734,11 +735,17 @@ class Planning:
 
 
 def as_started(plan: Plan, knowledge: Knowledge) -> Plan:
-    """A plan that nobody stated a context for, as a start without a limit finds it: whether the
-    model's whole context holds as well, which engines take that are given none.
+    """A plan as a start by its words alone finds it: an engine that refuses such a start, although
+    what was planned fits once it is given the limits, is no better than tight.
+    """
+    plan = _with_whole_context(plan, knowledge)
+    return _tight(plan) if any(note.code == TOO_FEW_BLOCKS for note in plan.notes) else plan
 
-    An engine that refuses to start where one sequence of it does not fit (its `context_tokens`
-    default is the model's) is no better than tight: what was planned fits once the limit is stated.
+
+def _with_whole_context(plan: Plan, knowledge: Knowledge) -> Plan:
+    """A plan that nobody stated a context for: whether the model's whole one holds as well, which
+    engines take that are given none. Some refuse to start where one sequence of it does not fit:
+    their `context_tokens` default is the model's.
     """
     most = knowledge.model.model.max_context.value
     capacity = plan.capacity_verdict
@@ -760,12 +767,18 @@ def as_started(plan: Plan, knowledge: Knowledge) -> Plan:
         return replace(plan, notes=(*plan.notes, note))
     params["engine"] = engine.title
     note = Note(code=f"start_context_{whole.capacity_verdict}", params=params)
+    return _tight(replace(plan, notes=(*plan.notes, note)))
+
+
+def _tight(plan: Plan) -> Plan:
+    """A plan that holds what was asked for, and no start without its limits."""
+    if plan.capacity_verdict is Capacity.DOES_NOT_FIT:
+        return plan
     fits = plan.verdict is PlanVerdict.FITS
     return replace(
         plan,
         verdict=PlanVerdict.TIGHT if fits else plan.verdict,
         capacity_verdict=Capacity.TIGHT,
-        notes=(*plan.notes, note),
     )
 
 

@@ -505,9 +505,9 @@ class ShardOverrideRule(Rule):
 
     `when`: `always`; `data_parallel`: more than one data parallel rank; `no_data_parallel`: a
     single one; or `sequence_parallel`: one pipeline stage, experts spread over more than one tensor
-    rank, and data parallelism or one of `backends`. `shard` may also be `all_ranks`: split over tensor
-    times data parallel ranks. `tensors` are the only ones of the role (`*` = any part of a name;
-    empty = all); `divides` names a dimension that the tensor size must divide.
+    rank, and data parallelism or one of `backends`. `shard` may also be `all_ranks`: split over
+    tensor times data parallel ranks. `tensors` are the only ones of the role (`*` = any part of a
+    name; empty = all); `divides` names a dimension that the tensor size must divide.
     """
 
     role: str

@@ -39,6 +39,8 @@ from heavylift.records.plan import (
 )
 from heavylift.records.ranges import Interval
 
+TOO_FEW_BLOCKS: Final = "too_few_state_blocks"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
@@ -86,9 +88,6 @@ def candidate(subject: Subject, layout: Layout) -> Candidate:
     """Weigh a layout."""
     account = memory(subject, layout)
     fits = capacity_verdict(account)
-    if fits is Capacity.FITS and lacks_blocks(subject, account):
-        # It does with fewer sequences.
-        fits = Capacity.TIGHT
     known = support(subject, layout)
     found = Candidate(
         subject=subject,
@@ -212,20 +211,16 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
     )
 
 
-def lacks_blocks(subject: Subject, account: Memory) -> bool:
-    """True where the engine does not start for want of a block for each sequence it may admit."""
-    blocks = state_blocks(subject, account)
-    return blocks is not None and blocks < (subject.max_num_seqs or 0)
-
-
 def _too_few_blocks(subject: Subject, account: Memory) -> Iterator[Note]:
-    if lacks_blocks(subject, account):
+    """The engine does not start for want of a block for each sequence it may admit."""
+    blocks, wanted = state_blocks(subject, account), subject.max_num_seqs or 0
+    if blocks is not None and blocks < wanted:
         params: dict[str, Scalar] = {
             "engine": subject.engine.title,
-            "sequences": subject.max_num_seqs or 0,
-            "blocks": state_blocks(subject, account) or 0,
+            "sequences": wanted,
+            "blocks": blocks,
         }
-        yield Note(code="too_few_state_blocks", params=params)
+        yield Note(code=TOO_FEW_BLOCKS, params=params)
 
 
 def _defaults(subject: Subject, account: Memory) -> tuple[ResolvedDefault, ...]:
