@@ -40,8 +40,8 @@ UNSEEN: Final = HERE / "accuracy" / "unseen.jsonl"
 UNSEEN_RESULTS: Final = HERE / "accuracy_unseen.md"
 # What they were planned as before anything was learned from them.
 _FIRST_READING: Final = """\
-The facts were mended after a first reading of these: it planned 22 of 29 weights (median 2.59 %, worst
-27.8 %) and 29 of 44 caches, and called one start `fits` that ran out of memory.
+The facts were mended after a first reading of these: it planned 22 of 29 weights (median 2.59 %,
+worst 27.8 %) and 29 of 44 caches, and called one start `fits` that ran out of memory.
 """
 _LARGE: Final = 1000
 _TITLES: Final = {
@@ -69,7 +69,12 @@ def main() -> int:
 def report(cases: Path, title: str = "Plans against measured starts", said: str = "") -> str:
     """The report on a file of cases; what rivals say is beside the cases of this folder."""
     planning = Planning()
-    found = [f"# {title}", "", *([said] if said else []), *lines(score_all(read_cases(cases), planning))]
+    found = [
+        f"# {title}",
+        "",
+        *([said] if said else []),
+        *lines(score_all(read_cases(cases), planning)),
+    ]
     if cases == CASES:
         found += ["", *rival_lines(planning)]
     return "\n".join(found) + "\n"

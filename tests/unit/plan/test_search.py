@@ -474,3 +474,34 @@ def test_a_start_whose_whole_context_is_tight_is_not_called_fits(
     assert "start_context_tight" in [each.code for each in plan.notes]
     stated = make_plan(model, "8xH100", engine="vllm", tensor=8, context_tokens=16384, fixes=True)
     assert stated.verdict is PlanVerdict.FITS
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "blocks"),
+    [
+        ("0.23.0", {}, 245),
+        # No more are admitted than there are blocks; older releases did not look.
+        ("0.23.0", {"max_num_seqs": 16}, None),
+        ("0.17.0", {}, None),
+    ],
+)
+def test_a_start_with_more_sequences_than_blocks_of_states_is_tight(
+    make_plan: Callable[..., Plan], version: str, given: dict[str, int], blocks: int | None
+) -> None:
+    """VLLM wants a block for each sequence that it may admit: this start was refused for 184."""
+    settings = {"gpu_memory_utilization": 0.9, "context_tokens": 32768}
+    wanted = {"engine_version": version, "variant": "fp8", "tensor": 1}
+    start = {"engine": "vllm", "fixes": True, **settings, **wanted, **given}
+    plan = make_plan("qwen3.6-27b", "1xL40S", **start)
+    found = [each for each in plan.notes if each.code == "too_few_state_blocks"]
+    assert [each.params["blocks"] for each in found] == ([] if blocks is None else [blocks])
+    fits = PlanVerdict.FITS if blocks is None else PlanVerdict.TIGHT
+    assert plan.verdict is fits
+
+
+def test_other_caches_want_no_block_for_each_sequence(make_plan: Callable[..., Plan]) -> None:
+    """DeepSeek-V4's compressor states are no states of that kind, before 0.29.0 either."""
+    plan = make_plan(
+        "deepseek-v4-flash", "2xH20", engine="vllm", engine_version="0.26.0", tensor=2, fixes=True
+    )
+    assert "too_few_state_blocks" not in [each.code for each in plan.notes]
