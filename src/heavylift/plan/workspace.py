@@ -107,5 +107,6 @@ def _names_of_layout(subject: Subject, layout: Layout) -> dict[str, int]:
         rank_expert_width=None if experts is None else experts.width,
         max_num_batched_tokens=subject.max_num_batched_tokens,
         max_num_seqs=subject.max_num_seqs,
+        model_context=subject.model.max_context.value,
     )
     return {**subject.dims, **rank.stated()}
