@@ -16,7 +16,8 @@ class RankNumbers:
     Sizes are counts of ranks; `visible_bytes` is the card's memory; `vision` and `receives` (a
     stage after the first) are 0 or 1; layers count from 0 and `end_layer` is excluded.
     `rank_experts` and `rank_expert_width` are the routed experts a rank holds and their columns
-    there; `model_context` is the longest context of the model. None = nobody stated it, or the model has none: a rule that needs it is unknown.
+    there; `model_context` is the longest context of the model. None = nobody stated it, or the
+    model has none: a rule that needs it is unknown.
     """
 
     tensor_parallel_size: int
