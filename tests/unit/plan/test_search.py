@@ -500,7 +500,7 @@ def test_a_start_whose_whole_context_is_tight_is_not_called_fits(
 @pytest.mark.parametrize(
     ("version", "given", "blocks"),
     [
-        ("0.23.0", {}, 245),
+        ("0.23.0", {}, 243),
         # No more are admitted than there are blocks; older releases did not look.
         ("0.23.0", {"max_num_seqs": 16}, None),
         ("0.17.0", {}, None),
