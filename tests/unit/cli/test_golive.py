@@ -192,6 +192,13 @@ def test_what_nobody_deployed_is_refused(run: Callable[..., Any]) -> None:
     assert (found.status, "OPS001" in found.err) == (3, True)
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_no_name_is_a_usage_error(name: str, run: Callable[..., Any]) -> None:
+    """It is not taken for the folder one is in."""
+    found = run("golive", name)
+    assert (found.status, text("usage.golive_name") in found.err) == (2, True)
+
+
 def test_a_recipe_is_judged_before_it_was_ever_started(recipe: Path) -> None:
     """That eight cards load it is said in numbers, and that this proves nothing of traffic."""
     status, found = golive(str(recipe))
@@ -458,11 +465,15 @@ def test_a_waiver_is_kept_with_who_why_and_until(chat: str, tmp_path: Path) -> N
         (("--require", "acceptance,no_such"), "USE100"),
         (("--waive", "no_such", "--who", "a", "--why", "b", "--until", "2099-01-01"), "USE100"),
         (("--waive", "bench", "--who", "a", "--why", "b", "--until", "2020-01-01"), "USE101"),
+        (("--waive", "bench", "--who", "a", "--why", "b", "--until", "2099-01-01"), "USE103"),
+        (("--waive", "bench", "--who", "a", "--why", "b"), "--until"),
+        (("--waive", "bench", "--who", "a", "--why", "b", "--until", ""), "--until"),
         (("--waive", "bench", "--who", "a", "--why", "b", "--until", "soon"), "--until"),
         (("--waive", "bench", "--who", "a", "--why", "b", "--until", "20990101"), "--until"),
         (("--waive", "bench", "--who", "a", "--why", " ", "--until", "2099-01-01"), "--why"),
         (("--who", "a"), "--waive"),
         (("--require", ","), "--require"),
+        (("--require", ""), "--require"),
         (("--slo", "fast"), "USE060"),
     ],
 )
@@ -751,6 +762,34 @@ def test_the_page_fetches_nothing_and_holds_every_point(record: GoLive, language
     assert not re.search(r"<script|<link|<img|@import|url\(|\bsrc=|\bhref=\"(?!file:///)", found)
     assert "color-scheme: light dark" in found
     assert all(each in found for each in titles)
+
+
+@pytest.mark.parametrize(
+    ("plan", "load", "cards", "begins"),
+    [
+        ("plan_fits", Standing.PROVEN, 8, "It was loaded by 8 cards: "),
+        ("plan_fits", Standing.MISSING, 8, "By the plan it fits 8 cards: "),
+        ("plan_tight", Standing.FAILED, 1, "By the plan it fits 1 card: "),
+        ("plan_does_not_fit", Standing.MISSING, 8, "By the plan it does not fit 8 cards: "),
+        ("plan_unknown", Standing.MISSING, 0, "Whether it fits this machine is not known: "),
+    ],
+)
+def test_what_the_cards_hold_is_said_as_it_is_known(
+    record: GoLive, plan: str, load: Standing, cards: int, begins: str
+) -> None:
+    """Loaded, planned to fit, planned not to, undecided: each with the bytes, none of them more
+    than that.
+    """
+    positive = plan in ("plan_fits", "plan_tight")
+    changed: dict[str, dict[str, Any]] = {
+        "plan": {"reason": plan, "standing": Standing.PROVEN if positive else Standing.FAILED},
+        "load": {"standing": load},
+    }
+    points = tuple(replace(each, **changed.get(each.id, {})) for each in record.points)
+    line = screen.load_line(replace(record, gpus=cards, points=points))
+    assert line.startswith(begins)
+    assert line.count(" GiB") == (3 if plan == "plan_does_not_fit" else 2)
+    assert ("That is not production." in line) is (load is Standing.PROVEN)
 
 
 def test_words_of_strangers_are_escaped(record: GoLive) -> None:
