@@ -27,6 +27,7 @@ DERIVED = "recipes-kimi-k3.md"
 """A page that a tool of its own makes and keeps; it is part of the reference."""
 
 _MARKED = re.compile(r"^```(sh|console) (.*)$", re.MULTILINE)
+_DRAWN = re.compile(r"^```text drawn=.*$", re.MULTILINE)
 
 
 def build(language: str) -> None:
@@ -77,7 +78,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, **_given: Any) -> str:
     """Markers of shell blocks as a title, where the tests cannot run the block."""
-    return _MARKED.sub(_titled, markdown)
+    return _MARKED.sub(_titled, _DRAWN.sub(r"```text", markdown))
 
 
 def _titled(found: re.Match[str]) -> str:

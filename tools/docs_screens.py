@@ -39,7 +39,7 @@ def main() -> int:
     wanted = {ENGLISH / page for page in given.pages} or set(pages("en"))
     status = 0
     for page in sorted(wanted):
-        if any(block.runs for block in blocks(page)):
+        if any(block.is_screen for block in blocks(page)):
             status |= renew(page.relative_to(ENGLISH), write=not given.check, again=given.again)
     return status
 
@@ -95,7 +95,7 @@ def _refreshed(typed: Typed) -> screens.Session:
 def _translated(
     english: screens.Session, source: list[str], typed: Typed, other: list[str]
 ) -> screens.Session:
-    if not english.shown or typed.block.language != "console":
+    if not english.shown or typed.block.language == "sh":
         return typed.session
     target = screens.steady(typed.output, other)
     try:
@@ -121,9 +121,12 @@ def written(page: Path, told: Sequence[Typed], new: Sequence[screens.Session]) -
     words = page.read_text("utf-8").splitlines()
     inside: dict[Block, list[str]] = {}
     for typed, session in zip(told, new, strict=True):
-        if typed.block.language == "console":
-            mine = inside.setdefault(typed.block, [])
-            mine += [*f"$ {session.command}".split("\n"), *session.shown]
+        if typed.block.language == "sh":
+            continue
+        mine = inside.setdefault(typed.block, [])
+        if typed.block.drawn is None:
+            mine += f"$ {session.command}".split("\n")
+        mine += session.shown
     for block in sorted(inside, key=lambda each: -each.line):
         words[block.line : block.line + block.text.count("\n")] = inside[block]
     return "".join(f"{line}\n" for line in words)

@@ -11,6 +11,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 TREE: Final = ROOT / "docs"
+DRAWN: Final = ROOT / "tests" / "docs" / "drawn"
 LANGUAGES: Final = ("en", "zh-Hans", "zh-Hant")
 SHELL: Final = frozenset({"sh", "console"})
 NEEDS: Final = frozenset({"gpu", "rack", "docker", "slurm", "network", "server"})
@@ -38,6 +39,18 @@ class Block:
     def runs(self) -> bool:
         """True when the tests run it here."""
         return "runs" in self.markers
+
+    @property
+    def drawn(self) -> str | None:
+        """The name of the recording in `tests/docs/drawn` that it shows as a screen."""
+        return next(
+            (m.removeprefix("drawn=") for m in self.markers if m.startswith("drawn=")), None
+        )
+
+    @property
+    def is_screen(self) -> bool:
+        """True when what it shows is what a command prints here."""
+        return self.runs or self.drawn is not None
 
     @property
     def needs(self) -> str | None:

@@ -70,9 +70,9 @@ class Reader:
         }
 
     def reads(self, page: Path) -> Iterator[Typed]:
-        """Type every runnable block of a page, one after the other."""
+        """Type every runnable block of a page, one after the other, and replay what is drawn."""
         for block in blocks(page):
-            if not block.runs:
+            if not block.is_screen:
                 continue
             asked = list(screens.sessions(block))
             for number, session in enumerate(asked, start=1):

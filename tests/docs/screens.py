@@ -9,12 +9,13 @@ Nothing here runs a command.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
-from tests.docs.markdown import Block
+from tests.docs.markdown import DRAWN, Block
 
 from heavylift.cli.cells import WIDTH, cell_len
 
@@ -43,9 +44,15 @@ class Unlike(Exception):
 
 
 def sessions(block: Block) -> Iterator[Session]:
-    """The commands of a block, each with what is shown of its output; of a script nothing is."""
+    """The commands of a block, each with what is shown of its output; of a script nothing is. What
+    is drawn is a recording that is replayed.
+    """
     if block.language == "sh":
         yield Session(block.text, (CUT,))
+        return
+    if block.drawn is not None:
+        recording = shlex.quote(str(DRAWN / f"{block.drawn}.jsonl"))
+        yield Session(f"heavylift top --replay {recording} --once", tuple(block.text.splitlines()))
         return
     typed = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
     assert typed[0] == "", f"{block.page}:{block.line}: begins with output"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.markdown import (
+    DRAWN,
     LANGUAGES,
     NEEDS,
     ROOT,
@@ -49,6 +50,8 @@ def asked(block: Block) -> tuple[str, tuple[str, ...], str]:
     text = block.text
     if block.language == "console":
         text = "\n".join(line for line in text.splitlines() if line.startswith("$ "))
+    if block.drawn is not None:
+        text = block.drawn
     return block.language, tuple(block.markers), uncommented(text)
 
 
@@ -82,6 +85,8 @@ def test_every_shell_block_says_whether_it_runs_here(page: Path) -> None:
                 m for m in block.markers if m != "runs" and not m.startswith(("needs=", "exits="))
             }
             assert extra == set(), where
+        elif block.drawn is not None:
+            assert (DRAWN / f"{block.drawn}.jsonl").is_file(), where
         else:
             assert block.markers == (), where
 

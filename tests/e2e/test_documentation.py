@@ -24,7 +24,7 @@ EVERYTHING = "HEAVYLIFT_TEST_SCREENS" in os.environ
 
 def runnable(language: str) -> list[Path]:
     """The pages of a language that have something that runs here."""
-    return [page for page in pages(language) if any(block.runs for block in blocks(page))]
+    return [page for page in pages(language) if any(block.is_screen for block in blocks(page))]
 
 
 def starts_an_engine(page: Path) -> bool:
