@@ -23,8 +23,8 @@ DOCS = ROOT / "docs"
 SITE = ROOT / "site"
 NAMES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 THEME = {"en": "en", "zh-Hans": "zh", "zh-Hant": "zh-Hant"}
-DERIVED = "recipes-kimi-k3.md"
-"""A page that a tool of its own makes and keeps; it is part of the reference."""
+DERIVED = "recipes-kimi-k3"
+"""A page that a tool of its own makes and keeps, in every language; it is part of the reference."""
 
 _MARKED = re.compile(r"^```(sh|console) (.*)$", re.MULTILINE)
 _DRAWN = re.compile(r"^```text drawn=.*$", re.MULTILINE)
@@ -61,10 +61,8 @@ def reference(language: str) -> dict[str, str]:
         subprocess.run(run, env=environment, check=True)
         written = sorted(path for path in Path(folder).rglob("*") if path.is_file())
         pages = {str(path.relative_to(folder)): path.read_text("utf-8") for path in written}
-    with catalogue.spoken(_spoken(language)):
-        title, rest = (DOCS / DERIVED).read_text("utf-8").split("\n", 1)
-        said = "" if language == "en" else f"\n{text('reference.derived_intro')}\n"
-    return pages | {DERIVED: f"{title}\n{said}{rest}"}
+    kept = DOCS / (f"{DERIVED}.md" if language == "en" else f"{DERIVED}.{language}.md")
+    return pages | {f"{DERIVED}.md": kept.read_text("utf-8")}
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -25,7 +25,7 @@ _NEUTRAL: Final = re.compile(r"[A-Za-z0-9_.,:/×@{}%*-]*[0-9_/{-][A-Za-z0-9_.,:/
 _TOKEN: Final = re.compile(r"\s+|[\w.:/-]+|.", re.ASCII)
 _ITEM: Final = re.compile(r"\s*(?:[^\w\s]|x) ")
 """The first line of something that is listed: what belongs to it is set further in."""
-_SLACK: Final = 3
+_SLACK: Final = 1
 """Cells by which a line may be ended early: some things are not parted."""
 _SKIP: Final = -0.6
 _ALIKE: Final = 0.4

@@ -104,7 +104,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [*pages("zh-Hant"), *sorted(ROOT.glob("README.zh-Hant.md")), *EXAMPLES],
+    [
+        *pages("zh-Hant"),
+        *sorted(ROOT.glob("README.zh-Hant.md")),
+        *sorted(TREE.glob("*.zh-Hant.md")),
+        *EXAMPLES,
+    ],
     ids=named,
 )
 def test_traditional_is_written_as_in_taiwan(page: Path) -> None:
