@@ -2,8 +2,8 @@
 
     python -m tools.docs_screens [--check] [--again] [PAGE …]
 
-English pages keep their choice of lines; Chinese pages get the lines that the English page shows, as
-the Chinese screen has them. `--again` makes the Chinese screens anew also where they are right,
+English pages keep their choice of lines; Chinese pages get the lines that the English page shows,
+as the Chinese screen has them. `--again` makes the Chinese screens anew also where they are right,
 `--check` writes nothing. PAGE is a path below the language (`guides/mi355x.md`); all unless named.
 Status 1 when something was, or would be, written, and when a block ended otherwise than it says.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from tests.docs.reader import Reader, Typed
 from heavylift.launch import engine_env
 
 ENGLISH = TREE / "en"
+_WHOLE = re.compile(r"(```\n\$ (heavylift [^\n]+)\n)(?:.*\n)*?```")
 STORE = TREE.parent / ".cache" / "heavylift-test"
 
 
@@ -41,6 +43,20 @@ def main() -> int:
     for page in sorted(wanted):
         if any(block.is_screen for block in blocks(page)):
             status |= renew(page.relative_to(ENGLISH), write=not given.check, again=given.again)
+    if not given.pages:
+        status |= readmes(write=not given.check)
+    return status
+
+
+def readmes(*, write: bool) -> int:
+    """The screens in the READMEs, which are shown whole; 1 where something differed."""
+    status = 0
+    for page in sorted(TREE.parent.glob("README*.md")):
+        words = page.read_text("utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            reader = Reader(Path(folder), Path(os.environ["HEAVYLIFT_HOME"]), "en")
+            new = _WHOLE.sub(lambda found: f"{found[1]}{reader.types(found[2])[1]}```", words)  # noqa: B023
+        status |= _kept(page, new, write=write)
     return status
 
 
@@ -61,7 +77,7 @@ def renew(name: Path, *, write: bool, again: bool) -> int:
         elif any(wrong) or again:
             more = list(read(page, language))
             new = [
-                _translated(*english, typed, other.output)
+                _translated(*english, typed, other.output, language)
                 if unlike or again
                 else typed.session
                 for english, typed, other, unlike in zip(source, told, more, wrong, strict=True)
@@ -73,12 +89,17 @@ def renew(name: Path, *, write: bool, again: bool) -> int:
                 print(f"{each.where}\nended with {each.status}, not {each.expected}\n")
                 status = 1
         words = written(page, told, new)
-        if words != page.read_text("utf-8"):
-            print(f"{page.relative_to(TREE)}: {'written' if write else 'differs'}")
-            status = 1
-            if write:
-                page.write_text(words, "utf-8")
+        status |= _kept(page, words, write=write)
     return status
+
+
+def _kept(page: Path, words: str, *, write: bool) -> int:
+    if words == page.read_text("utf-8"):
+        return 0
+    print(f"{page.relative_to(TREE.parent)}: {'written' if write else 'differs'}")
+    if write:
+        page.write_text(words, "utf-8")
+    return 1
 
 
 def _refreshed(typed: Typed) -> screens.Session:
@@ -87,20 +108,20 @@ def _refreshed(typed: Typed) -> screens.Session:
         return typed.session
     try:
         return screens.Session(typed.session.command, tuple(screens.refreshed(shown, typed.output)))
-    except screens.Unlike as line:
+    except screens.UnlikeError as line:
         print(f"{typed.where}\nno counterpart of: {line}\n")
         return typed.session
 
 
 def _translated(
-    english: screens.Session, source: list[str], typed: Typed, other: list[str]
+    english: screens.Session, source: list[str], typed: Typed, other: list[str], language: str
 ) -> screens.Session:
     if not english.shown or typed.block.language == "sh":
         return typed.session
     target = screens.steady(typed.output, other)
     try:
-        shown = tuple(screens.translated(english.shown, source, target))
-    except screens.Unlike as line:
+        shown = tuple(screens.translated(english.shown, source, target, language))
+    except screens.UnlikeError as line:
         print(f"{typed.where}\nno counterpart of: {line}\n")
         return typed.session
     return screens.Session(typed.session.command, shown)

@@ -298,7 +298,8 @@ def page(found: Sequence[Row], title: str) -> str:
         say("intro"),
         "",
         " · ".join(
-            text("label", name=say(f"outcome.{each}"), words=counts[each]) for each in sorted(counts)
+            text("label", name=say(f"outcome.{each}"), words=counts[each])
+            for each in sorted(counts)
         ),
         "",
         f"| {' | '.join(say('headers').split('|'))} |",

@@ -1,4 +1,4 @@
-"""Somebody who types what a page says, as it stands there, in a new folder and a home of their own."""
+"""Somebody who types what a page says, as it stands there, in a new folder and a new home."""
 
 from __future__ import annotations
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cache, partial
 from typing import Final
 
 from tests.docs.markdown import DRAWN, Block
 
 from heavylift.cli.cells import WIDTH, cell_len
+from heavylift.locale import catalogue
 
 CUT: Final = "…"
 _NEUTRAL: Final = re.compile(r"[A-Za-z0-9_.,:/×@{}%*-]*[0-9_/{-][A-Za-z0-9_.,:/×@{}%*-]*")
@@ -27,6 +29,8 @@ _ITEM: Final = re.compile(r"\s*(?:[^\w\s]|x) ")
 """The first line of something that is listed: what belongs to it is set further in."""
 _SLACK: Final = 1
 """Cells by which a line may be ended early: some things are not parted."""
+_LEAST: Final = 3
+"""Characters of a text that is looked for."""
 _SKIP: Final = -0.6
 _ALIKE: Final = 0.4
 
@@ -39,7 +43,7 @@ class Session:
     shown: tuple[str, ...]
 
 
-class Unlike(Exception):
+class UnlikeError(Exception):
     """A line that is shown has no counterpart in the new output."""
 
 
@@ -72,7 +76,7 @@ def shows(shown: Sequence[str], output: Sequence[str]) -> bool:
 
 
 def refreshed(shown: Sequence[str], output: Sequence[str]) -> list[str]:
-    """The same lines as an output of the same language has them. Raises Unlike."""
+    """The same lines as an output of the same language has them. Raises UnlikeError."""
     if not any(CUT in line for line in shown):
         return list(output)
     wanted = [line for line in shown if line != CUT]
@@ -80,15 +84,17 @@ def refreshed(shown: Sequence[str], output: Sequence[str]) -> list[str]:
     kept = {}
     for line, number in zip(wanted, pairs, strict=True):
         if number is None:
-            raise Unlike(line)
+            raise UnlikeError(line)
         same = _pattern([line]).fullmatch(f"{output[number]}\n")
         kept[number] = [line] if same else [_cut(line, output[number])]
     return _with_gaps(kept, len(output))
 
 
-def translated(shown: Sequence[str], source: Sequence[str], target: Sequence[str]) -> list[str]:
+def translated(
+    shown: Sequence[str], source: Sequence[str], target: Sequence[str], language: str
+) -> list[str]:
     """What a page shows of `source`, as `target` has it, the same output in another language.
-    Raises Unlike.
+    Raises UnlikeError.
     """
     if all(line == CUT for line in shown):
         return list(shown)
@@ -98,7 +104,7 @@ def translated(shown: Sequence[str], source: Sequence[str], target: Sequence[str
     counterparts = _aligned(
         ["\n".join(source[part.start : part.stop]) for part in ours],
         ["\n".join(target[part.start : part.stop]) for part in theirs],
-        _kinship,
+        partial(_kinship, language=language),
     )
     chosen: dict[int, list[str]] = {}
     for number, cuts in _found(shown, source):
@@ -108,14 +114,14 @@ def translated(shown: Sequence[str], source: Sequence[str], target: Sequence[str
     for place, cuts in chosen.items():
         counterpart = counterparts[place]
         if counterpart is None:
-            raise Unlike(source[ours[place].start])
+            raise UnlikeError(source[ours[place].start])
         part = theirs[counterpart]
         told = _without(cuts, target[part.start : part.stop])
         kept |= {number: [line] for number, line in zip(part, told, strict=True)}
     return _with_gaps(kept, len(target))
 
 
-# --- what is shown ---------------------------------------------------------------------------------
+# --- what is shown ------------------------------------------------------------------------------
 
 
 def _pattern(shown: Sequence[str]) -> re.Pattern[str]:
@@ -137,7 +143,7 @@ def _found(shown: Sequence[str], output: Sequence[str]) -> Iterator[tuple[int, l
     whole = "".join(f"{line}\n" for line in output)
     found = re.fullmatch("".join(parts), whole)
     if found is None:
-        raise Unlike("\n".join(shown))
+        raise UnlikeError("\n".join(shown))
     group = 0
     for line in shown:
         if line == CUT:
@@ -249,8 +255,10 @@ def _likeness(one: str, other: str) -> float | None:
     return ratio if ratio >= _ALIKE else None
 
 
-def _kinship(one: str, other: str) -> float | None:
-    """How much a paragraph is like one of another language: its place, sign, names and figures."""
+def _kinship(one: str, other: str, *, language: str) -> float | None:
+    """How much a paragraph is like one of another language: the texts of the catalogue that it is
+    made of, its place, sign, names and figures.
+    """
     if not one or not other:
         return 1.0 if one == other else None
     neutral, others = set(_NEUTRAL.findall(one)), set(_NEUTRAL.findall(other))
@@ -258,7 +266,40 @@ def _kinship(one: str, other: str) -> float | None:
     sign, theirs = one.lstrip()[0], other.lstrip()[0]
     signs = not sign.isalnum() or not theirs.isalnum()
     place = 0.5 * (_indent(one) == _indent(other))
-    return 4 * common + place + (signs and (1.0 if sign == theirs else -1.0))
+    said, theirs_said = _said(one, catalogue.ENGLISH), _said(other, language)
+    meant = max((min(said[key], theirs_said[key]) for key in said.keys() & theirs_said), default=0)
+    return 6 * meant + 4 * common + place + (signs and (1.0 if sign == theirs else -1.0))
+
+
+@cache
+def _said(words: str, language: str) -> Mapping[str, float]:
+    """The texts of the catalogue that words hold, and how much of the words each is."""
+    whole = re.sub(r"\s", "", words)
+    found = {}
+    for key, parts in _templates(language):
+        place = 0
+        for part in parts:
+            place = whole.find(part, place)
+            if place < 0:
+                break
+            place += len(part)
+        else:
+            found[key] = sum(map(len, parts)) / len(whole)
+    return found
+
+
+@cache
+def _templates(language: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Every text by its key: what stands between its parameters, without spaces. Texts of next to
+    nothing are left out: they are everywhere.
+    """
+    with catalogue.spoken(catalogue.normalised(language) or catalogue.ENGLISH):
+        known = catalogue.keys()
+        texts = {key: re.sub(r"\s", "", catalogue.template(key)) for key in known}
+    parts = {
+        key: tuple(filter(None, re.split(r"\{[^{}]*\}", words))) for key, words in texts.items()
+    }
+    return tuple((key, each) for key, each in parts.items() if sum(map(len, each)) >= _LEAST)
 
 
 def _aligned(

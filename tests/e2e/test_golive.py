@@ -64,7 +64,17 @@ def test_the_real_engine_goes_as_far_as_was_proven(embedded: Field) -> None:
     code, points = golive("e")
     assert code == 1
     proven = {name for name, each in points.items() if each["standing"] == "proven"}
-    assert {"checkpoint", "plan", "load", "smoke", "memory", "alive", "bench", "load_test", "doctor"} <= proven
+    assert {
+        "checkpoint",
+        "plan",
+        "load",
+        "smoke",
+        "memory",
+        "alive",
+        "bench",
+        "load_test",
+        "doctor",
+    } <= proven
     for name in ("bench", "smoke", "load", "doctor"):
         assert Path(points[name]["evidence"]["path"]).is_file(), name
     assert (points["acceptance"]["standing"], points["acceptance"]["reason"]) == (

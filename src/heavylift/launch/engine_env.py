@@ -166,7 +166,7 @@ def list_engines() -> EngineList:
 
 
 def _list_digest(weights: Path) -> None:
-    """Write the published digest beside the weights, so that `checksum` can hold them against it."""
+    """Write the published digest beside the weights: `checksum` can hold them against it."""
     listed = weights.with_name("SHA256SUMS")
     line = f"{embedded.SMOLLM2_SHA256}  {weights.name}\n"
     # An environment that somebody else installed may be read-only, and serves all the same.

@@ -35,10 +35,11 @@ from heavylift.gateway import told
 from heavylift.gateway.quota import Limits
 from heavylift.gateway.store import AUDIT, default_folder, open_store
 from heavylift.gateway.told import ToldSettings
+from heavylift.golive.evidence import Outcome
 from heavylift.locale import catalogue
 from heavylift.observe.alerts import RULES
 from heavylift.operate import recipes, reporting
-from heavylift.operate.golive import gather, subject
+from heavylift.operate.golive import gather, said, subject
 from heavylift.operate.golive.report import report
 from heavylift.operate.licences import acknowledge, licence_of
 from heavylift.quality.records import Comparison
@@ -299,6 +300,28 @@ def test_evidence_of_something_else_proves_nothing(
     assert points(chat, "--evidence", path)["acceptance"] == (Standing.MISSING, reason)
 
 
+def test_figures_and_dates_that_cannot_be_are_no_traceback(chat: str, tmp_path: Path) -> None:
+    """A latency longer than any clock, a file written in a year that no calendar has, an audit with
+    lines of any kind: each is judged, none is a proof.
+    """
+    record = bench(slo="ttft_p99=1s", met=False)
+    stage = record.stages[0]
+    assert stage.ttft_s is not None
+    endless = replace(stage, ttft_s=replace(stage.ttft_s, p99=1e308))
+    path = hand_in(tmp_path / "b.json", replace(record, stages=(endless,)))
+    assert points(chat, "--evidence", path)["bench"] == (Standing.FAILED, "bench_slo_failed")
+    path = hand_in(tmp_path / "v.json", replace(VERIFICATION, started_at=""))
+    os.utime(path, (1e12, 1e12))
+    assert points(chat, "--evidence", path)["acceptance"][0] is Standing.MISSING
+    folder = default_folder()
+    with served({}) as url:
+        gateway(url)
+        odd = '{"outcome": "lines_lost", "lines": %s}\n'
+        (folder / AUDIT).write_text("".join(odd % each for each in ("null", "[1]", "Infinity")))
+        (folder / AUDIT).chmod(0o600)
+        assert points(chat)["audit"] == (Standing.PROVEN, "audit_whole")
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"a"', b"{}", b'{"subject": 1}', b"\xff"])
 def test_a_file_that_is_no_report_is_refused(
     chat: str, tmp_path: Path, content: bytes, run: Callable[..., Any]
@@ -394,7 +417,9 @@ def test_the_makers_own_checkpoint_is_no_copy_but_may_be_worse(
 
 
 def test_weights_that_changed_after_their_check_are_unchecked(recipe: Path, tmp_path: Path) -> None:
-    """A check counts for the files as they were, and for these files."""
+    """A check counts for the files as they were, and for these files; one that holds a part of the
+    weights against nothing is none.
+    """
     weights = tmp_path / "weights"
     weights.mkdir()
     (weights / "config.json").write_text("{}")
@@ -422,6 +447,14 @@ def test_weights_that_changed_after_their_check_are_unchecked(recipe: Path, tmp_
     assert points(str(recipe), "--evidence", bad)["checkpoint"][0] is Standing.FAILED
     reporting.keep("checksum", replace(checked, where="/another/model"))
     assert points(str(recipe))["checkpoint"] == (Standing.MISSING, "changed_since")
+    shards = (
+        CheckedFile(path="1.safetensors", state=FileState.OK, expected="0" * 64),
+        CheckedFile(path="2.safetensors", state=FileState.RECORDED),
+    )
+    partly = msgspec.json.encode(replace(checked, files=shards))
+    (only,) = said.proofs("checksum", partly)
+    assert (only.outcome, only.reason) == (Outcome.OPEN, "checksum_partly")
+    assert only.params["first"] == "2.safetensors"
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://h:99999", "", "no address"])
@@ -643,7 +676,7 @@ def test_a_licence_with_conditions_is_acknowledged_before_the_first_launch(
     """
     refused = run("up", str(recipe), "--no-doctor", "--name", "k")
     assert (refused.status, "USE102" in refused.err) == (2, True)
-    assert f"heavylift up {recipe} --accept-licence" in refused.err
+    assert f"heavylift up {recipe} --name k --accept-licence" in refused.err
     for term in Catalog().model("kimi-k3").licence_terms:
         assert term.text.split(",")[0] in refused.err
         assert term.source in refused.err

@@ -124,7 +124,9 @@ def load_line(record: GoLive) -> str:
     if record.gpus is None or record.weights_bytes is None or record.budget_bytes is None:
         return text("golive.loads_unknown")
     several = record.gpus > 1
-    cards = "golive.cards" if several else "golive.cards_one" if record.gpus else "golive.cards_host"
+    cards = (
+        "golive.cards" if several else "golive.cards_one" if record.gpus else "golive.cards_host"
+    )
     share = text(
         "golive.share" if several else "golive.share_one",
         weights=f"{record.weights_bytes / GIB:,.2f}",
