@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.docs import screens
+from tests.docs import preloaded, screens
 from tests.docs.markdown import ROOT, Block, blocks
 
 PORTS: Final = ("8123", "8080")
@@ -42,18 +42,24 @@ class Typed:
 class Reader:
     """A reader of one language: a folder, an environment that lasts, two ports.
 
-    `engines` is a home in which the embedded engine is installed.
+    `engines` is a home in which the embedded engine is installed; `server`, where there is one,
+    runs the commands (`tests.docs.preloaded`).
     """
 
-    def __init__(self, folder: Path, engines: Path, language: str) -> None:
+    def __init__(
+        self, folder: Path, engines: Path, language: str, server: Path | None = None
+    ) -> None:
         home = folder / "heavylift"
         (home / "data").mkdir(parents=True)
         (home / "data" / "engines").symlink_to(engines / "data" / "engines")
         programs = folder / "bin"
         programs.mkdir()
         program = programs / "heavylift"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m heavylift "$@"\n')
-        program.chmod(0o755)
+        if server is None:
+            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m heavylift "$@"\n')
+            program.chmod(0o755)
+        else:
+            preloaded.client(program, server)
         self._folder = folder / "work"
         self._folder.mkdir()
         self._kept = folder / "environment"
