@@ -396,7 +396,7 @@ class Planning:
             gpu = self.catalog.gpu(parsed.gpu)
         except HeavyliftError as error:
             stated = stated_bytes(parsed.gpu) if error.code == "FACT011" else None
-            if stated is None or parsed.count is None:
+            if stated is None:
                 raise
             unnamed = self._unnamed(stated, parsed.gpu)
             return unnamed.gpu, resolve_rack(parsed, unnamed.gpu, unnamed.node)
@@ -485,15 +485,12 @@ class Planning:
     def fit(self, text: str, context_tokens: int | None = None) -> FitList:
         """Every model and variant of the catalogue that a rack holds, the most capable first.
 
-        On a machine with shared memory also those that fit once its driver gives more of it.
-        Raises PLAN007 for a card without a count, and what `rack` raises.
+        On a machine with shared memory also those that fit once its driver gives more of it. A card
+        without a count is one card, and the answer says so. Raises what `rack` raises.
         """
         gpu, rack = self.rack(text)
         if rack is None:
-            node = self._machines[gpu.id].node
-            if node.gpus_per_node.value > 1:
-                raise HeavyliftError("PLAN007", {"text": text, "gpu": gpu.title})
-            rack = count_rack(gpu, node, 1, text=text)
+            rack = count_rack(gpu, self._machines[gpu.id].node, 1, text=text)
         share = self._share(gpu)
         have = of_rack(text, rack, self._machines[gpu.id], share)
         most = have.memory_bytes // rack.gpu_count

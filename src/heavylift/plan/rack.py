@@ -21,6 +21,8 @@ _COUNT_FIRST: Final = re.compile(r"([0-9]+)(?:\s*[xX×*]\s*|\s+)(\S.*)")
 # stands apart or follows a digit or another x.
 _COUNT_LAST: Final = re.compile(r"(\S.*?)\s*(?:[:×*]|(?<=[\s0-9xX])[xX])\s*([0-9]+)")
 _CARD: Final = re.compile(r"[A-Za-z0-9][\w./()-]*\+?(?: +[\w./()-]+\+?)*", re.ASCII)
+# No machine has so many cards: the number is the card's.
+_NUMBERED: Final = re.compile(r"[0-9]{4}")
 # What is left of a count that was not understood: `8x`, `x8`, `8xH200` inside a name, `H200 x`.
 # Names of cards have longer numbers before an X (RX 7900XTX), or letters behind it (RX 7900 XTX).
 _TORN_COUNT: Final = re.compile(
@@ -82,10 +84,12 @@ def _too_many(text: str) -> HeavyliftError:
 
 
 def _is_card(name: str) -> bool:
-    """Whether it can be a card's name: words with a letter in them and no count."""
+    """Whether it can be a card's name: with a letter, or numbered as cards are; and no count."""
     return (
         _CARD.fullmatch(name) is not None
-        and any(character.isalpha() for character in name)
+        and (
+            any(character.isalpha() for character in name) or _NUMBERED.fullmatch(name) is not None
+        )
         and _TORN_COUNT.fullmatch(name) is None
         and _COUNT_LAST.fullmatch(name) is None
     )
