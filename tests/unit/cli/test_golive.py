@@ -201,8 +201,11 @@ def test_no_name_is_a_usage_error(name: str, run: Callable[..., Any]) -> None:
 
 
 def test_a_recipe_is_judged_before_it_was_ever_started(recipe: Path) -> None:
-    """That eight cards load it is said in numbers, and that this proves nothing of traffic."""
+    """That eight cards load it is said in numbers, and that this proves nothing of traffic. Its
+    `launch.json` stands for it.
+    """
     status, found = golive(str(recipe))
+    assert golive(str(recipe / recipes.LAUNCH))[1].name == found.name
     assert (status, found.passed, found.release) == (1, False, None)
     assert found.gpus == 8
     assert found.weights_bytes is not None
