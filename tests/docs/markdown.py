@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ _TYPED: Final = re.compile(
     r"^(?:\$ |next: |  → |ExecStart=|[\d*/, ]{9,}|.*\$\(|.*\|\s)?\s*(?=heavylift\s)"
 )
 _SPAN: Final = re.compile(r"(?<!`)`(heavylift [^`]+)`(?!`)", re.DOTALL)
+_LANGUAGE: Final = re.compile(r"(?:^|=)(?:en|zh-Han[st])$")
 _OPERATORS: Final = frozenset({"|", "||", "&&", "&", ";", ")", ">", ">>", "<", "<<", "2>"})
 
 
@@ -109,6 +111,16 @@ def prose(page: Path) -> str:
         elif not inside:
             kept.append(line)
     return "\n".join(kept) + "\n"
+
+
+def neutral(page: Path) -> Counter[str]:
+    """What of a page's prose is the same in every language: code spans and figures, counted. Names
+    of languages are not: each page names its own first.
+    """
+    words = re.sub(r"\s+", " ", prose(page))
+    spans = [span for span in re.findall(r"`([^`]+)`", words) if not _LANGUAGE.search(span)]
+    bare = re.sub(r"`[^`]*`|\]\([^)]*\)", "", words)
+    return Counter([*spans, *re.findall(r"\d(?:[\d,.]*\d)?", bare)])
 
 
 def headings(page: Path) -> list[int]:

@@ -20,6 +20,7 @@ from tests.docs.markdown import (
     headings,
     links,
     named,
+    neutral,
     pages,
     uncommented,
 )
@@ -65,6 +66,13 @@ def test_a_page_has_its_counterpart(language: str, page: Path) -> None:
     assert headings(other) == headings(page)
     assert [asked(block) for block in blocks(other)] == [asked(block) for block in blocks(page)]
     assert links(other) == links(page)
+
+
+@pytest.mark.parametrize(("language", "page"), TRANSLATED, ids=str)
+def test_a_page_says_as_much_as_its_counterpart(language: str, page: Path) -> None:
+    """Every command, option, file and figure in the prose stands in every language, as often."""
+    ours, theirs = neutral(page), neutral(counterpart(language, page))
+    assert (dict(ours - theirs), dict(theirs - ours)) == ({}, {})
 
 
 @pytest.mark.parametrize("language", LANGUAGES[1:])
