@@ -140,6 +140,17 @@ def test_a_readme_names_the_same_commands(language: str) -> None:
     assert {each.replace(spoken, "heavylift ") for each in other} == commands_of(ROOT / "README.md")
 
 
+@pytest.mark.parametrize("language", LANGUAGES[1:])
+def test_a_readme_says_as_much(language: str) -> None:
+    """All commands, folders and figures of the English prose; how words are chosen and translated
+    is said besides.
+    """
+    ours, theirs = neutral(ROOT / "README.md"), neutral(ROOT / f"README.{language}.md")
+    assert dict(ours - theirs) == {}
+    about_words = re.compile(r"--lang |HEAVYLIFT_LANG|locale")
+    assert [each for each in theirs - ours if not about_words.search(each)] == []
+
+
 def commands_of(page: Path) -> set[str]:
     """The lines of a page that can be typed, without their comments."""
     lines = page.read_text("utf-8").splitlines()
