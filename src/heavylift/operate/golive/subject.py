@@ -89,8 +89,8 @@ class Found:
 
 
 def find(what: str) -> Found:
-    """The deployment of that name, else the recipe of that folder or `launch.json`, else the plan in
-    that file.
+    """The deployment of that name, else the recipe of that folder or `launch.json`, else the plan
+    in that file.
 
     Raises OPS001 for what is none of them, and what reading a recipe or a plan raises.
     """
