@@ -5,13 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-slurm test-vllm-quality test-package test-web test-ray test-vllm \
-	test-ssh test-up-slurm test-up-kills lint types imports check bench bench-diagnose bench-plan bench-search \
+	test-ssh test-up-slurm test-up-kills lint types imports check bench bench-diagnose bench-import bench-plan bench-search \
 	bench-stream bench-web bench-lint bench-accuracy bench-speed speed-facts bench-gateway rivals \
 	test-routers test-postgres test-admin-api bench-client bench-smoke bench-soak \
 	bench-batch bench-simulate \
 	bench-batch-memory recipe-docs fuzz locale bench-checksum recipe-golden test-vllm-args \
 	test-llama-args \
-	schemas docs docs-reference clean
+	schemas docs docs-reference docs-screens clean
 
 setup: $(STAMP)
 
@@ -109,6 +109,9 @@ bench-diagnose: setup
 
 bench-plan: setup
 	$(BIN)/python benchmarks/plan_speed.py
+
+bench-import: setup
+	$(BIN)/python benchmarks/import_cost.py
 
 bench-search: setup
 	$(BIN)/python benchmarks/plan_search.py
@@ -233,6 +236,14 @@ $(VENV)-docs/.installed: pyproject.toml requirements/docs.txt
 	$(PYTHON) -m venv $(VENV)-docs
 	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	touch $@
+
+# Every block of the pages that runs here, in every language: screens that are no longer what is
+# printed are written anew (SCREENS=--check only says which), then all pages are tested.
+SCREENS ?=
+
+docs-screens: setup
+	PYTHONPATH=.:src $(BIN)/python tools/docs_screens.py $(SCREENS) || true
+	HEAVYLIFT_TEST_SCREENS=1 $(BIN)/python -m pytest tests/e2e/test_documentation.py
 
 # The pages that are made from the code, as Markdown, to be looked at: the site has them anyway.
 docs-reference: setup

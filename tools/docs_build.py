@@ -15,21 +15,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import recipes_table
-
 from heavylift.cli.text import text
 from heavylift.locale import catalogue
-from heavylift.reciping import Reciping
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SITE = ROOT / "site"
 NAMES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 THEME = {"en": "en", "zh-Hans": "zh", "zh-Hant": "zh-Hant"}
-DERIVED = "recipes-kimi-k3.md"
-"""A page that a tool of its own makes and keeps in English; it is part of the reference."""
+DERIVED = "recipes-kimi-k3"
+"""A page that a tool of its own makes and keeps, in every language; it is part of the reference."""
 
 _MARKED = re.compile(r"^```(sh|console) (.*)$", re.MULTILINE)
+_DRAWN = re.compile(r"^```text drawn=.*$", re.MULTILINE)
 
 
 def build(language: str) -> None:
@@ -63,9 +61,8 @@ def reference(language: str) -> dict[str, str]:
         subprocess.run(run, env=environment, check=True)
         written = sorted(path for path in Path(folder).rglob("*") if path.is_file())
         pages = {str(path.relative_to(folder)): path.read_text("utf-8") for path in written}
-    with catalogue.spoken(_spoken(language)):
-        derived = recipes_table.page(Reciping())
-    return pages | {DERIVED: derived}
+    kept = DOCS / (f"{DERIVED}.md" if language == "en" else f"{DERIVED}.{language}.md")
+    return pages | {f"{DERIVED}.md": kept.read_text("utf-8")}
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -79,7 +76,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, **_given: Any) -> str:
     """Markers of shell blocks as a title, where the tests cannot run the block."""
-    return _MARKED.sub(_titled, markdown)
+    return _MARKED.sub(_titled, _DRAWN.sub(r"```text", markdown))
 
 
 def _titled(found: re.Match[str]) -> str:

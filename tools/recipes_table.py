@@ -1,4 +1,5 @@
-"""Derive every published recipe of a model again and write what comes of it: docs/recipes-MODEL.md.
+"""Derive every published recipe of a model again and write what comes of it, in every language:
+docs/recipes-MODEL.md, docs/recipes-MODEL.zh-Hans.md and so on.
 
 Each is asked for on its own rack and layout with its own settings. What is refused is refused with
 its reason; what differs is listed.
@@ -8,26 +9,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from heavylift.cli.cells import wrap
-from heavylift.cli.recipe_words import note, refused
-from heavylift.cli.text import listed, of_facts, text
+from heavylift.cli.recipe_words import note, refused, why
+from heavylift.cli.text import of_facts, text
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import RecipeFacts, ServicePhase
+from heavylift.locale import catalogue
 from heavylift.recipe.flags import FlagTable
 from heavylift.reciping import RecipeWish, Reciping
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.plan import PlanRequest, Rack
-from heavylift.records.recipe import Recipe
+from heavylift.records.recipe import Recipe, RecipeRefusal
 
 MODEL = "kimi-k3"
-OUTPUT = Path(__file__).parents[1] / "docs" / f"recipes-{MODEL}.md"
-_LINE = 90
-_JOINED = "\u00a0"
+DOCS = Path(__file__).parents[1] / "docs"
+OUTPUTS = {
+    catalogue.ENGLISH: DOCS / f"recipes-{MODEL}.md",
+    "zh_Hans": DOCS / f"recipes-{MODEL}.zh-Hans.md",
+    "zh_Hant": DOCS / f"recipes-{MODEL}.zh-Hant.md",
+}
 TOLD = ("plan_disagrees",)
 LAYOUT = ("tensor", "pipeline", "data", "expert", "dcp", "nodes", "nodes_by_data")
 """Settings that the columns of the table say already."""
@@ -38,19 +43,27 @@ CHOSEN = {
 """Racks and forms for what is published without one: ours, so that it is derived all the same."""
 
 
+Remarks = Callable[[], Sequence[str]]
+"""Sentences in the language that is spoken when they are asked for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One published recipe on one card."""
+    """One published recipe on one card. `outcome` is the end of a key; `on` empty = any rack,
+    `is_ours`: the rack is not the source's.
+    """
 
     published: RecipeFacts
     on: str
     layout: str
     outcome: str
-    remarks: tuple[str, ...]
+    remarks: Remarks
+    is_ours: bool = False
 
 
-def _said(key: str, **params: str) -> str:
-    return text(f"recipes_table.{key}", **params)
+def say(name: str, **params: object) -> str:
+    """A text of this page."""
+    return text(f"reference.derived.{name}", **params)
 
 
 def rows(reciping: Reciping) -> Iterator[Row]:
@@ -63,22 +76,22 @@ def rows(reciping: Reciping) -> Iterator[Row]:
         if not published.gpu_ids or published.gpus is None:
             yield Row(
                 published=published,
-                on=listed(published.other_hardware) or _said("any"),
+                on=", ".join(published.other_hardware),
                 layout="-",
-                outcome="not_derived",
-                remarks=(_why_not(published),),
+                outcome="none",
+                remarks=partial(_why_not, published),
             )
             continue
         for gpu in published.gpu_ids:
             yield _row(reciping, catalog, published, gpu)
 
 
-def _why_not(published: RecipeFacts) -> str:
+def _why_not(published: RecipeFacts) -> tuple[str]:
     if published.other_hardware:
-        return _said("no_facts")
+        return (say("no_facts"),)
     if published.id.endswith("-common"):
-        return _said("common")
-    return of_facts(published.reason) if published.reason else _said("no_rack")
+        return (say("base"),)
+    return (of_facts(published.reason) if published.reason else say("nothing_stated"),)
 
 
 def _chosen(reciping: Reciping, published: RecipeFacts, on: str, variant: str) -> Row:
@@ -86,16 +99,18 @@ def _chosen(reciping: Reciping, published: RecipeFacts, on: str, variant: str) -
         return PlanRequest(model=MODEL, rack=rack, variant=variant)
 
     recipe = reciping.recipe(RecipeWish(model=MODEL, rack=on, ask=ask, engine=published.engine))
-    assert recipe.launch is not None  # noqa: S101
+    launch = recipe.launch
+    assert launch is not None  # noqa: S101
     return Row(
         published=published,
-        on=_said("ours", on=on),
+        on=on,
         layout=recipe.layout,
-        outcome="our_rack",
-        remarks=(
-            _said("asked", variant=variant, on=on),
-            *_differences(reciping, published, recipe.launch),
+        outcome="ours",
+        remarks=lambda: (
+            say("asked_for", variant=variant, rack=on),
+            *_differences(reciping, published, launch),
         ),
+        is_ours=True,
     )
 
 
@@ -108,27 +123,36 @@ def _row(reciping: Reciping, catalog: Catalog, published: RecipeFacts, gpu: str)
     try:
         recipe = _derived(reciping, published, on)
     except HeavyliftError as error:
-        params = dict(error.params)
-        words = text(f"error.{error.code}", **{"why": "", **params})
-        return Row(published=published, on=on, layout="-", outcome="not_derived", remarks=(words,))
+        code, params = error.code, {"why": "", **error.params}
+        return Row(
+            published=published,
+            on=on,
+            layout="-",
+            outcome="none",
+            remarks=lambda: (text(f"error.{code}", **params),),
+        )
     if recipe.refused is not None:
         return Row(
             published=published,
             on=on,
             layout=recipe.layout,
             outcome="refused",
-            remarks=(*refused(recipe.refused), *_nearest(recipe)),
+            remarks=partial(_refusal, recipe.refused),
         )
-    assert recipe.launch is not None  # noqa: S101
-    told = (
-        *(note(each) for each in recipe.launch.notes if each.code in TOLD),
-        *_differences(reciping, published, recipe.launch),
-    )
+    launch = recipe.launch
+    assert launch is not None  # noqa: S101
+
+    def told() -> tuple[str, ...]:
+        return (
+            *(note(each) for each in launch.notes if each.code in TOLD),
+            *_differences(reciping, published, launch),
+        )
+
     return Row(
         published=published,
         on=on,
         layout=recipe.layout,
-        outcome="again" if not told else "differs",
+        outcome="differs" if told() else "again",
         remarks=told,
     )
 
@@ -150,7 +174,7 @@ def _differences(reciping: Reciping, published: RecipeFacts, launch: LaunchSpec)
         if each.code.startswith("dropped_")
     }
     sources = [each.source for each in launch.settings if each.why == "published"]
-    follows = _said("follows", source=sources[0]) if sources else _said("follows_none")
+    follows = say("followed", recipe=sources[0]) if sources else say("followed_none")
     words = [argument.partition(" ")[::2] for argument in published.arguments]
     for name, value in (*words, *published.environment.items()):
         main = _main(table, name)
@@ -159,10 +183,14 @@ def _differences(reciping: Reciping, published: RecipeFacts, launch: LaunchSpec)
         ours = here.get(main)
         if ours is None:
             word = f"{name} {value}".strip()
-            yield dropped.get(name, _said("left_out", word=word, follows=follows))
+            yield dropped.get(name, say("left_out", word=word, follows=follows))
         elif _plain(ours.value) != _plain(value) or _negates(ours.name) != _negates(name):
-            theirs, mine = f"{name} {value}", f"{ours.name} {ours.value}"
-            yield _said("is_here", theirs=theirs, ours=mine, why=ours.why)
+            yield say(
+                "other_here",
+                theirs=f"{name} {value}",
+                ours=f"{ours.name} {ours.value}",
+                why=why(ours),
+            )
 
 
 def _main(table: FlagTable, name: str) -> str:
@@ -183,9 +211,9 @@ def _plain(value: str) -> object:
     return value
 
 
-def _nearest(recipe: Recipe) -> tuple[str, ...]:
-    assert recipe.refused is not None  # noqa: S101
-    return tuple(_said("nearest", command=near.command) for near in recipe.refused.nearest[:1])
+def _refusal(refusal: RecipeRefusal) -> tuple[str, ...]:
+    nearest = (say("nearest", command=near.command) for near in refusal.nearest[:1])
+    return (*refused(refusal), *nearest)
 
 
 def _derived(reciping: Reciping, published: RecipeFacts, on: str) -> Recipe:
@@ -259,43 +287,56 @@ def _word(value: float | str | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _intro() -> Iterator[str]:
-    code = "make recipe-docs"
-    joined = code.replace(" ", _JOINED)
-    for line in wrap(_said("intro").replace(code, joined), width=_LINE, cuts=False):
-        yield line.replace(_JOINED, " ")
-
-
-def page(reciping: Reciping) -> str:
-    """The page as Markdown."""
-    found = list(rows(reciping))
+def page(found: Sequence[Row], title: str) -> str:
+    """The page as Markdown, in the language that is spoken. `title` is the model's name."""
     counts: dict[str, int] = {}
     for row in found:
-        counts[_said(row.outcome)] = counts.get(_said(row.outcome), 0) + 1
-    numbers = [text("label", name=name, words=str(counts[name])) for name in sorted(counts)]
+        counts[row.outcome] = counts.get(row.outcome, 0) + 1
     lines = [
-        f"# {_said('title', model=reciping.catalog.model(MODEL).title)}",
+        f"# {say('title', model=title)}",
         "",
-        *_intro(),
+        say("intro"),
         "",
-        _said("counts", counts=listed(numbers, "list.clauses")),
+        " · ".join(
+            text("label", name=say(f"outcome.{each}"), words=counts[each])
+            for each in sorted(counts)
+        ),
         "",
-        f"| {_said('columns')} |",
+        f"| {' | '.join(say('headers').split('|'))} |",
         "|---|---|---|---|---|---|",
     ]
     for row in found:
-        remarks = "<br>".join(each.replace("|", "\\|") for each in row.remarks)
-        status = text(f"web.status_word.{row.published.status}")
-        said = f"{status} {row.published.as_of.isoformat()}"
-        cells = (row.published.id, said, row.on, row.layout, _said(row.outcome), remarks)
+        remarks = "<br>".join(each.replace("|", "\\|") for each in row.remarks())
+        status = text(f"web.status_word.{row.published.status.value}")
+        rack = row.on or say("any_rack")
+        cells = (
+            row.published.id,
+            f"{status} {row.published.as_of.isoformat()}",
+            say("our_rack", rack=rack) if row.is_ours else rack,
+            row.layout,
+            say(f"outcome.{row.outcome}"),
+            remarks,
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
+def pages(reciping: Reciping) -> dict[str, str]:
+    """The page by language. Every recipe is derived once."""
+    found = list(rows(reciping))
+    title = reciping.catalog.model(MODEL).title
+    made = {}
+    for language in OUTPUTS:
+        with catalogue.spoken(language):
+            made[language] = page(found, title)
+    return made
+
+
 def main() -> None:
-    """Write the page."""
-    OUTPUT.write_text(page(Reciping()), "utf-8")
-    sys.stdout.write(f"{OUTPUT}\n")
+    """Write the pages."""
+    for language, words in pages(Reciping()).items():
+        OUTPUTS[language].write_text(words, "utf-8")
+        sys.stdout.write(f"{OUTPUTS[language]}\n")
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ class Planning:
         known = None if copy is None else self._knowledge_of_copy(copy)
         if known is not None:
             return known
-        if hub_id is not None:
+        if hub_id is not None or name.endswith((GGUF_SUFFIX, ".safetensors")):
             raise HeavyliftError("PLAN059", {"path": name}) from unknown
         raise unknown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 TREE: Final = ROOT / "docs"
+DRAWN: Final = ROOT / "tests" / "docs" / "drawn"
 LANGUAGES: Final = ("en", "zh-Hans", "zh-Hant")
 SHELL: Final = frozenset({"sh", "console"})
 NEEDS: Final = frozenset({"gpu", "rack", "docker", "slurm", "network", "server"})
@@ -21,6 +23,7 @@ _TYPED: Final = re.compile(
     r"^(?:\$ |next: |  → |ExecStart=|[\d*/, ]{9,}|.*\$\(|.*\|\s)?\s*(?=heavylift\s)"
 )
 _SPAN: Final = re.compile(r"(?<!`)`(heavylift [^`]+)`(?!`)", re.DOTALL)
+_LANGUAGE: Final = re.compile(r"(?:^|=)(?:en|zh-Han[st])$")
 _OPERATORS: Final = frozenset({"|", "||", "&&", "&", ";", ")", ">", ">>", "<", "<<", "2>"})
 
 
@@ -38,6 +41,18 @@ class Block:
     def runs(self) -> bool:
         """True when the tests run it here."""
         return "runs" in self.markers
+
+    @property
+    def drawn(self) -> str | None:
+        """The name of the recording in `tests/docs/drawn` that it shows as a screen."""
+        return next(
+            (m.removeprefix("drawn=") for m in self.markers if m.startswith("drawn=")), None
+        )
+
+    @property
+    def is_screen(self) -> bool:
+        """True when what it shows is what a command prints here."""
+        return self.runs or self.drawn is not None
 
     @property
     def needs(self) -> str | None:
@@ -96,6 +111,16 @@ def prose(page: Path) -> str:
         elif not inside:
             kept.append(line)
     return "\n".join(kept) + "\n"
+
+
+def neutral(page: Path) -> Counter[str]:
+    """What of a page's prose is the same in every language: code spans and figures, counted. Names
+    of languages are not: each page names its own first.
+    """
+    words = re.sub(r"\s+", " ", prose(page))
+    spans = [span for span in re.findall(r"`([^`]+)`", words) if not _LANGUAGE.search(span)]
+    bare = re.sub(r"`[^`]*`|\]\([^)]*\)", "", words)
+    return Counter([*spans, *re.findall(r"\d(?:[\d,.]*\d)?", bare)])
 
 
 def headings(page: Path) -> list[int]:

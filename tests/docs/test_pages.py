@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.markdown import (
+    DRAWN,
     LANGUAGES,
     NEEDS,
     ROOT,
@@ -19,6 +20,7 @@ from tests.docs.markdown import (
     headings,
     links,
     named,
+    neutral,
     pages,
     uncommented,
 )
@@ -49,6 +51,8 @@ def asked(block: Block) -> tuple[str, tuple[str, ...], str]:
     text = block.text
     if block.language == "console":
         text = "\n".join(line for line in text.splitlines() if line.startswith("$ "))
+    if block.drawn is not None:
+        text = block.drawn
     return block.language, tuple(block.markers), uncommented(text)
 
 
@@ -62,6 +66,13 @@ def test_a_page_has_its_counterpart(language: str, page: Path) -> None:
     assert headings(other) == headings(page)
     assert [asked(block) for block in blocks(other)] == [asked(block) for block in blocks(page)]
     assert links(other) == links(page)
+
+
+@pytest.mark.parametrize(("language", "page"), TRANSLATED, ids=str)
+def test_a_page_says_as_much_as_its_counterpart(language: str, page: Path) -> None:
+    """Every command, option, file and figure in the prose stands in every language, as often."""
+    ours, theirs = neutral(page), neutral(counterpart(language, page))
+    assert (dict(ours - theirs), dict(theirs - ours)) == ({}, {})
 
 
 @pytest.mark.parametrize("language", LANGUAGES[1:])
@@ -82,6 +93,8 @@ def test_every_shell_block_says_whether_it_runs_here(page: Path) -> None:
                 m for m in block.markers if m != "runs" and not m.startswith(("needs=", "exits="))
             }
             assert extra == set(), where
+        elif block.drawn is not None:
+            assert (DRAWN / f"{block.drawn}.jsonl").is_file(), where
         else:
             assert block.markers == (), where
 
@@ -99,7 +112,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [*pages("zh-Hant"), *sorted(ROOT.glob("README.zh-Hant.md")), *EXAMPLES],
+    [
+        *pages("zh-Hant"),
+        *sorted(ROOT.glob("README.zh-Hant.md")),
+        *sorted(TREE.glob("*.zh-Hant.md")),
+        *EXAMPLES,
+    ],
     ids=named,
 )
 def test_traditional_is_written_as_in_taiwan(page: Path) -> None:
@@ -120,6 +138,17 @@ def test_a_readme_names_the_same_commands(language: str) -> None:
     other = commands_of(ROOT / f"README.{language}.md")
     spoken = f"heavylift --lang {language} "
     assert {each.replace(spoken, "heavylift ") for each in other} == commands_of(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("language", LANGUAGES[1:])
+def test_a_readme_says_as_much(language: str) -> None:
+    """All commands, folders and figures of the English prose; how words are chosen and translated
+    is said besides.
+    """
+    ours, theirs = neutral(ROOT / "README.md"), neutral(ROOT / f"README.{language}.md")
+    assert dict(ours - theirs) == {}
+    about_words = re.compile(r"--lang |HEAVYLIFT_LANG|locale")
+    assert [each for each in theirs - ours if not about_words.search(each)] == []
 
 
 def commands_of(page: Path) -> set[str]:

@@ -40,7 +40,8 @@ def embedded(deployed_embedded: Field) -> Field:
 
 def test_the_real_engine_goes_as_far_as_was_proven(embedded: Field) -> None:
     """Brought up, asked, measured: these points are proven by their files; the others are missing,
-    each with a command that parses. A part of the checks is no acceptance.
+    each with a command that parses. The command for the weights proves them: their package states
+    their digest. A part of the checks is no acceptance.
     """
     embedded.names.append("e")
     code, _, err = heavylift(
@@ -57,10 +58,23 @@ def test_the_real_engine_goes_as_far_as_was_proven(embedded: Field) -> None:
         *("--prompt-tokens", "32", "--warm-up", "0", "--slo", "ttft_p99=100s"),
     )
     assert code == 0, err
+    _, points = golive("e")
+    assert points["checkpoint"]["standing"] == "missing"
+    assert heavylift(*shlex.split(points["checkpoint"]["command"])[1:])[0] == 0
     code, points = golive("e")
     assert code == 1
     proven = {name for name, each in points.items() if each["standing"] == "proven"}
-    assert {"plan", "load", "smoke", "memory", "alive", "bench", "load_test", "doctor"} <= proven
+    assert {
+        "checkpoint",
+        "plan",
+        "load",
+        "smoke",
+        "memory",
+        "alive",
+        "bench",
+        "load_test",
+        "doctor",
+    } <= proven
     for name in ("bench", "smoke", "load", "doctor"):
         assert Path(points[name]["evidence"]["path"]).is_file(), name
     assert (points["acceptance"]["standing"], points["acceptance"]["reason"]) == (

@@ -90,7 +90,7 @@ def command(
     )
 
     if wish.source is not None:
-        typed = f"heavylift bring-up {shlex.quote(source)}"
+        typed = shlex.join(["heavylift", "bring-up", source, *(["--name", name] if name else [])])
         before_launch(out, wish.source, accepted=accept_licence, typed=typed)
 
     def told(rung: Rung) -> None:

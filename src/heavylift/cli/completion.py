@@ -8,9 +8,16 @@ from click.shell_completion import get_completion_class
 from heavylift.cli.text import text
 
 _SHELLS = ("bash", "zsh", "fish")
+_PLACES = """\b
+~/.bashrc  eval "$(heavylift completion bash)"
+~/.zshrc   autoload -U compinit && compinit
+           eval "$(heavylift completion zsh)"
+fish       heavylift completion fish > ~/.config/fish/completions/heavylift.fish"""
 
 
-@click.command(help=text("help.completion"))
+@click.command(
+    help=f"{text('help.completion.long')}\n\n{_PLACES}", short_help=text("help.completion")
+)
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

@@ -24,6 +24,7 @@ from heavylift.records.plan import PlanRequest, Rack
 from heavylift.records.snapshot import Snapshot, State
 
 _PYTHON_START_S: Final = 60
+_LAUNCH: Final = "launch.json"
 GROUPS: Final = ("platform", "topology", "host", "network", "software")
 """Groups of checks, in the order of the screen."""
 
@@ -139,7 +140,7 @@ def command(  # noqa: PLR0917 - click passes every option by name
     with wording(as_json):
         shown = replace(show(report, facts), verbose=verbose)
     out.record("doctor", shown)
-    if target_name is not None and Path(target_name).name == "launch.json":
+    if target_name is not None and Path(target_name).name == _LAUNCH:
         keep_of_recipe(out, "doctor", shown, Path(target_name).parent)
     out.next_command(_next(shown, files, catalog))
     return Exit.ENVIRONMENT if report.failed else Exit.OK
@@ -299,7 +300,12 @@ def _shown(finding: Finding, check: CheckFacts) -> ShownFinding:
 
 
 def _next(report: ShownReport, files: tuple[Path, ...], catalog: Catalog) -> str:
-    """The same against a model, with details where something is wrong."""
+    """The same against a model, with details where something is wrong; after a recipe that nothing
+    on this machine stands against, its rehearsal.
+    """
+    target = report.target or ""
+    if Path(target).name == _LAUNCH and not report.failed and not files:
+        return shlex.join(["heavylift", "rehearse", str(Path(target).parent)])
     words = ["heavylift", "doctor", "--for", report.target or catalog.showcase().model]
     for path in files:
         words += ["--from", str(path)]

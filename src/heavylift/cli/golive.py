@@ -59,6 +59,8 @@ def command(
     from heavylift.slo import parse_goals
     from heavylift.state import waivers
 
+    if not name.strip():
+        raise click.UsageError(text("usage.golive_name"))
     out = sink(as_json)
     catalog = Catalog()
     book = catalog.golive()
@@ -108,6 +110,7 @@ def _waive(path: Path, book: GoLiveBook, given: dict[str, Any], out: Sink) -> No
     """Keep a waiver. Raises click.UsageError unless point, who, why and until are all stated."""
     from datetime import UTC, datetime
 
+    from heavylift.golive import judge
     from heavylift.operate.golive import gather
     from heavylift.records.golive import Waiver
     from heavylift.state import waivers
@@ -128,6 +131,15 @@ def _waive(path: Path, book: GoLiveBook, given: dict[str, Any], out: Sink) -> No
         ) from None
     if until < now.date():
         raise HeavyliftError("USE101", {"until": until.isoformat(), "now": now.date().isoformat()})
+    if until > judge.last_day(now, book):
+        raise HeavyliftError(
+            "USE103",
+            {
+                "until": until.isoformat(),
+                "last": judge.last_day(now, book).isoformat(),
+                "days": book.waiver_days,
+            },
+        )
     waiver = Waiver(
         point=given["waive"],
         who=given["who"].strip(),

@@ -106,7 +106,7 @@ def command(
     )
     with contextlib.ExitStack() as made:
         thing = wanted(source, asked, made)
-        typed = f"heavylift up {shlex.quote(source)}"
+        typed = shlex.join(["heavylift", "up", source, *(["--name", name] if name else [])])
         before_launch(out, thing, accepted=accept_licence, typed=typed)
         examined: ShownReport | None = None
         # Machines elsewhere are looked at there: `heavylift doctor --collect` and `--from`.

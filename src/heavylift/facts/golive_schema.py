@@ -40,7 +40,8 @@ class PromptLogFlag(Rule):
 class GoLiveBook(Rule):
     """The points in the order in which they are shown. `reach_ratio` is the share of a promised
     figure that has to be reached (a prompt leaves room for its answer); evidence may be dated
-    `clock_slack_s` seconds after now. `slo` stands in commands where nobody stated one.
+    `clock_slack_s` seconds after now. A waiver holds for at most `waiver_days` after it was given.
+    `slo` stands in commands where nobody stated one.
     `otherwise` are commands where none of a point's own can be given.
     """
 
@@ -49,4 +50,5 @@ class GoLiveBook(Rule):
     otherwise: tuple[str, ...]
     reach_ratio: float
     clock_slack_s: int
+    waiver_days: int
     slo: str

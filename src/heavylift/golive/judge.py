@@ -8,8 +8,8 @@ makes a verdict better, and a waiver holds until its day and not longer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from heavylift.errors import Scalar
@@ -57,7 +57,7 @@ def points(
     """Every point with its standing, in the book's order. `now` is in UTC."""
     newest: dict[str, Waiver] = {}
     for waiver in sorted(waivers, key=lambda each: each.at):
-        newest[waiver.point] = waiver
+        newest[waiver.point] = _bounded(waiver, book)
     words = {each.id: _word(each, book, subject, proofs, now) for each in book.points}
     return tuple(
         _point(
@@ -130,11 +130,24 @@ def reached(
 
 def is_in_force(waiver: Waiver, book: GoLiveBook, now: datetime) -> bool:
     """True up to the end of the waiver's last day (UTC), for one that was given before now."""
-    given, until = moment(waiver.at), moment(waiver.until)
+    given, until = moment(waiver.at), moment(_bounded(waiver, book).until)
     if given is None or until is None:
         return False
     slack = timedelta(seconds=book.clock_slack_s)
     return given <= now + slack and now.date() <= until.date()
+
+
+def last_day(given: datetime, book: GoLiveBook) -> date:
+    """The last day that a waiver given at a time can name."""
+    return given.date() + timedelta(days=book.waiver_days)
+
+
+def _bounded(waiver: Waiver, book: GoLiveBook) -> Waiver:
+    """A waiver with the day on which it ends, whatever later one it names."""
+    given, until = moment(waiver.at), moment(waiver.until)
+    if given is None or until is None or until.date() <= last_day(given, book):
+        return waiver
+    return replace(waiver, until=last_day(given, book).isoformat())
 
 
 # --- one point ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,7 @@ def smollm2_path() -> Path:
     """SmolLM2-135M-Instruct's GGUF file. Raises ENV027 when the engine is not installed."""
     pattern = f"lib/python3.*/site-packages/{embedded.SMOLLM2_FILE}"
     for path in require_installed().glob(pattern):
+        _list_digest(path)
         return path
     raise _not_installed()
 
@@ -161,6 +163,18 @@ def list_engines() -> EngineList:
 
 
 # --- steps ---------------------------------------------------------------------------------------
+
+
+def _list_digest(weights: Path) -> None:
+    """Write the published digest beside the weights: `checksum` can hold them against it."""
+    listed = weights.with_name("SHA256SUMS")
+    line = f"{embedded.SMOLLM2_SHA256}  {weights.name}\n"
+    # An environment that somebody else installed may be read-only, and serves all the same.
+    with contextlib.suppress(OSError):
+        if not listed.exists():
+            scratch = listed.with_name(f".{listed.name}.{os.getpid()}")
+            scratch.write_text(line)
+            scratch.replace(listed)
 
 
 def _requirements() -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from heavylift.records.plan import Plan
 from heavylift.records.snapshot import Snapshot
 
 _FILE_BYTES: Final = 64 * 2**20
+_PLAN: Final = "plan.json"
 
 
 def no_target(catalog: Catalog) -> Target:
@@ -47,7 +48,9 @@ def of_model(name: str, catalog: Catalog) -> Target:
 
 
 def of_file(path: Path, catalog: Catalog) -> Target:
-    """The target in a JSON file: a plan or a launch. Raises PRE110 when it is neither."""
+    """The target in a JSON file: a plan, or a launch with the plan that lies beside it in its
+    recipe, without which nobody knows which cards it wants. Raises PRE110 when it is neither.
+    """
     try:
         if path.stat().st_size > _FILE_BYTES:
             raise HeavyliftError("PRE110", {"path": str(path), "reason": f"> {_FILE_BYTES} B"})
@@ -63,7 +66,17 @@ def of_file(path: Path, catalog: Catalog) -> Target:
         except (msgspec.MsgspecError, RecursionError):
             # A plan is what people have; what is wrong with it as a plan is what helps them.
             raise HeavyliftError("PRE110", {"path": str(path), "reason": str(no_plan)}) from no_plan
-    return replace(no_target(catalog), spec=spec, model=_known(catalog, spec.model))
+    plan = _plan_beside(path)
+    base = no_target(catalog) if plan is None else of_plan(plan, catalog)
+    return replace(base, spec=spec, model=base.model or _known(catalog, spec.model))
+
+
+def _plan_beside(launch: Path) -> Plan | None:
+    """The plan in the folder of a launch; None where there is none that can be read."""
+    try:
+        return msgspec.json.decode(launch.with_name(_PLAN).read_bytes(), type=Plan)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _known(catalog: Catalog, name: str) -> ModelFacts | None:

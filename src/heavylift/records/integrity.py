@@ -32,6 +32,8 @@ class FileState(StrEnum):
     """Somebody wrote to it while it was read."""
 
 
+WEIGHTS: Final = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+"""Suffixes of files of weights."""
 GOOD: Final = frozenset({FileState.OK, FileState.RECORDED})
 
 

@@ -6,12 +6,15 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.cells import cell_len
 
+from heavylift.cli import doctor
 from heavylift.errors import Exit
+from heavylift.facts.catalog import Catalog
 from heavylift.preflight.reading import Item
 from heavylift.records.snapshot import Observation, State
 
@@ -113,6 +116,26 @@ def test_the_screen(run: Run, rack: Callable[..., Path], verbose: tuple[str, ...
     assert any(line.startswith("Platform, driver and cards") and " fail" in line for line in body)
     assert last.startswith("next: heavylift doctor --for kimi-k3 --from")
     assert shlex.split(last)[-1 if verbose else -2] == str(path)
+
+
+@pytest.mark.parametrize(
+    ("target", "failed", "files", "command"),
+    [
+        ("k3/launch.json", False, (), "heavylift rehearse k3"),
+        ("k3/launch.json", True, (), "heavylift doctor --for k3/launch.json -v"),
+        ("k3/launch.json", False, ("a",), "heavylift doctor --for k3/launch.json --from a"),
+        (None, False, (), "heavylift doctor --for kimi-k3"),
+    ],
+)
+def test_the_next_command_leads_on(
+    target: str | None, failed: bool, files: tuple[str, ...], command: str
+) -> None:
+    """After a recipe that nothing here stands against comes its rehearsal; else the machine is
+    looked at again, with a model or with details.
+    """
+    report = SimpleNamespace(target=target, failed=failed, verbose=False)
+    found = doctor._next(cast("Any", report), tuple(map(Path, files)), Catalog())
+    assert found == command
 
 
 def test_a_foreign_snapshot_does_not_steer_the_terminal(

@@ -30,6 +30,12 @@ def test_a_source_of_answers_that_is_neither_file_nor_url() -> None:
     assert "http://localhost:9" in complaint("quality", "localhost:9", "localhost:9")
 
 
+@pytest.mark.parametrize("name", ["model-Q4_K_M.gguf", "model.safetensors"])
+def test_a_file_of_weights_that_is_not_there(name: str) -> None:
+    """It is not taken for a model's name, of which there are many."""
+    assert f"there is no file or folder {name}" in complaint("plan", name, "--on", "8xB300")
+
+
 @pytest.mark.parametrize("option", ["--only", "--skip"])
 def test_an_unknown_check_is_refused_with_those_near_it(option: str) -> None:
     """Nothing checked would be taken for nothing wrong."""

@@ -35,10 +35,11 @@ from heavylift.gateway import told
 from heavylift.gateway.quota import Limits
 from heavylift.gateway.store import AUDIT, default_folder, open_store
 from heavylift.gateway.told import ToldSettings
+from heavylift.golive.evidence import Outcome
 from heavylift.locale import catalogue
 from heavylift.observe.alerts import RULES
 from heavylift.operate import recipes, reporting
-from heavylift.operate.golive import gather, subject
+from heavylift.operate.golive import gather, said, subject
 from heavylift.operate.golive.report import report
 from heavylift.operate.licences import acknowledge, licence_of
 from heavylift.quality.records import Comparison
@@ -192,9 +193,19 @@ def test_what_nobody_deployed_is_refused(run: Callable[..., Any]) -> None:
     assert (found.status, "OPS001" in found.err) == (3, True)
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_no_name_is_a_usage_error(name: str, run: Callable[..., Any]) -> None:
+    """It is not taken for the folder one is in."""
+    found = run("golive", name)
+    assert (found.status, text("usage.golive_name") in found.err) == (2, True)
+
+
 def test_a_recipe_is_judged_before_it_was_ever_started(recipe: Path) -> None:
-    """That eight cards load it is said in numbers, and that this proves nothing of traffic."""
+    """That eight cards load it is said in numbers, and that this proves nothing of traffic. Its
+    `launch.json` stands for it.
+    """
     status, found = golive(str(recipe))
+    assert golive(str(recipe / recipes.LAUNCH))[1].name == found.name
     assert (status, found.passed, found.release) == (1, False, None)
     assert found.gpus == 8
     assert found.weights_bytes is not None
@@ -292,6 +303,28 @@ def test_evidence_of_something_else_proves_nothing(
     assert points(chat, "--evidence", path)["acceptance"] == (Standing.MISSING, reason)
 
 
+def test_figures_and_dates_that_cannot_be_are_no_traceback(chat: str, tmp_path: Path) -> None:
+    """A latency longer than any clock, a file written in a year that no calendar has, an audit with
+    lines of any kind: each is judged, none is a proof.
+    """
+    record = bench(slo="ttft_p99=1s", met=False)
+    stage = record.stages[0]
+    assert stage.ttft_s is not None
+    endless = replace(stage, ttft_s=replace(stage.ttft_s, p99=1e308))
+    path = hand_in(tmp_path / "b.json", replace(record, stages=(endless,)))
+    assert points(chat, "--evidence", path)["bench"] == (Standing.FAILED, "bench_slo_failed")
+    path = hand_in(tmp_path / "v.json", replace(VERIFICATION, started_at=""))
+    os.utime(path, (1e12, 1e12))
+    assert points(chat, "--evidence", path)["acceptance"][0] is Standing.MISSING
+    folder = default_folder()
+    with served({}) as url:
+        gateway(url)
+        odd = '{"outcome": "lines_lost", "lines": %s}\n'
+        (folder / AUDIT).write_text("".join(odd % each for each in ("null", "[1]", "Infinity")))
+        (folder / AUDIT).chmod(0o600)
+        assert points(chat)["audit"] == (Standing.PROVEN, "audit_whole")
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"a"', b"{}", b'{"subject": 1}', b"\xff"])
 def test_a_file_that_is_no_report_is_refused(
     chat: str, tmp_path: Path, content: bytes, run: Callable[..., Any]
@@ -387,7 +420,9 @@ def test_the_makers_own_checkpoint_is_no_copy_but_may_be_worse(
 
 
 def test_weights_that_changed_after_their_check_are_unchecked(recipe: Path, tmp_path: Path) -> None:
-    """A check counts for the files as they were, and for these files."""
+    """A check counts for the files as they were, and for these files; one that holds a part of the
+    weights against nothing is none.
+    """
     weights = tmp_path / "weights"
     weights.mkdir()
     (weights / "config.json").write_text("{}")
@@ -415,6 +450,14 @@ def test_weights_that_changed_after_their_check_are_unchecked(recipe: Path, tmp_
     assert points(str(recipe), "--evidence", bad)["checkpoint"][0] is Standing.FAILED
     reporting.keep("checksum", replace(checked, where="/another/model"))
     assert points(str(recipe))["checkpoint"] == (Standing.MISSING, "changed_since")
+    shards = (
+        CheckedFile(path="1.safetensors", state=FileState.OK, expected="0" * 64),
+        CheckedFile(path="2.safetensors", state=FileState.RECORDED),
+    )
+    partly = msgspec.json.encode(replace(checked, files=shards))
+    (only,) = said.proofs("checksum", partly)
+    assert (only.outcome, only.reason) == (Outcome.OPEN, "checksum_partly")
+    assert only.params["first"] == "2.safetensors"
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://h:99999", "", "no address"])
@@ -458,11 +501,15 @@ def test_a_waiver_is_kept_with_who_why_and_until(chat: str, tmp_path: Path) -> N
         (("--require", "acceptance,no_such"), "USE100"),
         (("--waive", "no_such", "--who", "a", "--why", "b", "--until", "2099-01-01"), "USE100"),
         (("--waive", "bench", "--who", "a", "--why", "b", "--until", "2020-01-01"), "USE101"),
+        (("--waive", "bench", "--who", "a", "--why", "b", "--until", "2099-01-01"), "USE103"),
+        (("--waive", "bench", "--who", "a", "--why", "b"), "--until"),
+        (("--waive", "bench", "--who", "a", "--why", "b", "--until", ""), "--until"),
         (("--waive", "bench", "--who", "a", "--why", "b", "--until", "soon"), "--until"),
         (("--waive", "bench", "--who", "a", "--why", "b", "--until", "20990101"), "--until"),
         (("--waive", "bench", "--who", "a", "--why", " ", "--until", "2099-01-01"), "--why"),
         (("--who", "a"), "--waive"),
         (("--require", ","), "--require"),
+        (("--require", ""), "--require"),
         (("--slo", "fast"), "USE060"),
     ],
 )
@@ -632,7 +679,7 @@ def test_a_licence_with_conditions_is_acknowledged_before_the_first_launch(
     """
     refused = run("up", str(recipe), "--no-doctor", "--name", "k")
     assert (refused.status, "USE102" in refused.err) == (2, True)
-    assert f"heavylift up {recipe} --accept-licence" in refused.err
+    assert f"heavylift up {recipe} --name k --accept-licence" in refused.err
     for term in Catalog().model("kimi-k3").licence_terms:
         assert term.text.split(",")[0] in refused.err
         assert term.source in refused.err
@@ -751,6 +798,34 @@ def test_the_page_fetches_nothing_and_holds_every_point(record: GoLive, language
     assert not re.search(r"<script|<link|<img|@import|url\(|\bsrc=|\bhref=\"(?!file:///)", found)
     assert "color-scheme: light dark" in found
     assert all(each in found for each in titles)
+
+
+@pytest.mark.parametrize(
+    ("plan", "load", "cards", "begins"),
+    [
+        ("plan_fits", Standing.PROVEN, 8, "It was loaded by 8 cards: "),
+        ("plan_fits", Standing.MISSING, 8, "By the plan it fits 8 cards: "),
+        ("plan_tight", Standing.FAILED, 1, "By the plan it fits 1 card: "),
+        ("plan_does_not_fit", Standing.MISSING, 8, "By the plan it does not fit 8 cards: "),
+        ("plan_unknown", Standing.MISSING, 0, "Whether it fits this machine is not known: "),
+    ],
+)
+def test_what_the_cards_hold_is_said_as_it_is_known(
+    record: GoLive, plan: str, load: Standing, cards: int, begins: str
+) -> None:
+    """Loaded, planned to fit, planned not to, undecided: each with the bytes, none of them more
+    than that.
+    """
+    positive = plan in ("plan_fits", "plan_tight")
+    changed: dict[str, dict[str, Any]] = {
+        "plan": {"reason": plan, "standing": Standing.PROVEN if positive else Standing.FAILED},
+        "load": {"standing": load},
+    }
+    points = tuple(replace(each, **changed.get(each.id, {})) for each in record.points)
+    line = screen.load_line(replace(record, gpus=cards, points=points))
+    assert line.startswith(begins)
+    assert line.count(" GiB") == (3 if plan == "plan_does_not_fit" else 2)
+    assert ("That is not production." in line) is (load is Standing.PROVEN)
 
 
 def test_words_of_strangers_are_escaped(record: GoLive) -> None:

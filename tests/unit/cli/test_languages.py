@@ -404,7 +404,8 @@ def test_doctor_is_80_cells_wide(language: str, run: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("file", "spoken"), [("README.md", "en"), ("README.zh-Hans.md", "zh_Hans")]
+    ("file", "spoken"),
+    [("README.md", "en"), ("README.zh-Hans.md", "zh_Hans"), ("README.zh-Hant.md", "zh_Hant")],
 )
 def test_the_plan_of_a_readme_is_what_the_command_prints(file: str, spoken: str, run: Run) -> None:
     """A screen in a README is shown as it is today."""

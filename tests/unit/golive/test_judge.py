@@ -259,17 +259,23 @@ def test_a_start_with_the_real_weights_covers_its_rehearsal(book: GoLiveBook) ->
     [
         ("2026-11-30", "2026-11-01T00:00:00+00:00", Standing.WAIVED),
         ("2026-11-29", "2026-11-01T00:00:00+00:00", Standing.MISSING),
-        ("2027-11-30", "2026-12-24T00:00:00+00:00", Standing.MISSING),
+        ("2027-01-30", "2026-12-24T00:00:00+00:00", Standing.MISSING),
+        ("9999-12-31", "2026-11-01T00:00:00+00:00", Standing.WAIVED),
+        ("9999-12-31", "2026-05-01T00:00:00+00:00", Standing.MISSING),
         ("someday", "2026-11-01T00:00:00+00:00", Standing.MISSING),
     ],
 )
 def test_a_waiver_holds_to_the_end_of_its_day(
     book: GoLiveBook, until: str, at: str, standing: Standing
 ) -> None:
-    """One that has ended, or was given after now, waives nothing, and is still told of."""
+    """One that has ended, was given after now, or half a year ago whatever day it names, waives
+    nothing, and is still told of with the day on which it ends.
+    """
     found = judged(book, waivers=(waiver("quality", until, at),))["quality"]
     assert found.standing is standing
     assert found.waiver is not None
+    last = judge.last_day(datetime.fromisoformat(at), book).isoformat()
+    assert found.waiver.until == (last if until.startswith("9999") else until)
     assert found.command is not None
 
 

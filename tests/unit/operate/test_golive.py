@@ -136,17 +136,27 @@ def test_files_that_nobody_vouches_for_are_read_and_not_proven() -> None:
     assert (proven.outcome, proven.bound) == (Outcome.PASSED, {"checkpoint": "/m"})
 
 
-@pytest.mark.parametrize("failed", [False, True])
-def test_the_doctor_is_counted(failed: bool) -> None:
-    """By severity; unknown is shown beside the rest and is not ok."""
+@pytest.mark.parametrize(
+    ("failed", "ok", "outcome"),
+    [
+        (False, 5, Outcome.PASSED),
+        (True, 5, Outcome.FAILED),
+        (False, 0, Outcome.OPEN),
+        (True, 0, Outcome.FAILED),
+    ],
+)
+def test_the_doctor_is_counted(failed: bool, ok: int, outcome: Outcome) -> None:
+    """By severity; unknown is shown beside the rest and is not ok: where nothing was seen, nothing
+    is proven.
+    """
     record = {
         "hosts": ["a"],
         "taken_at": ["2026-11-30T00:00:00+00:00"],
         "failed": failed,
-        "counts": {"ok": 5, "unknown": 2, "fail": int(failed)},
+        "counts": {"ok": ok, "unknown": 2, "fail": int(failed)},
     }
     (found,) = told(said.DOCTOR, record).values()
-    assert found.outcome is (Outcome.FAILED if failed else Outcome.PASSED)
+    assert found.outcome is outcome
     assert (found.params["unknown"], found.params["warn"]) == (2, 0)
 
 

@@ -45,6 +45,24 @@ def test_a_launch_is_told_from_a_plan(
     assert of_file(path, catalog).model is None
 
 
+def test_a_launch_is_judged_with_the_plan_of_its_recipe(
+    catalog: Catalog, targets: dict[str, Target], tmp_path: Path
+) -> None:
+    """The cards that it wants are the plan's: without them a machine that has none would do. A
+    plan that cannot be read is none.
+    """
+    path = tmp_path / "launch.json"
+    path.write_bytes(msgspec.json.encode(targets["launch"].spec))
+    beside = tmp_path / "plan.json"
+    beside.write_bytes(msgspec.json.encode(targets["amd"].plan))
+    found = of_file(path, catalog)
+    assert (found.plan, found.spec) == (targets["amd"].plan, targets["launch"].spec)
+    assert found.gpu is not None
+    assert found.gpu.id == "mi355x"
+    beside.write_bytes(b"{")
+    assert of_file(path, catalog).plan is None
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"ranks": 1}', "[" * 100_000])
 def test_a_file_that_is_neither(catalog: Catalog, tmp_path: Path, content: str) -> None:
     """Any other file is PRE110."""

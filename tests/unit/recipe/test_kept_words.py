@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from heavylift.locale import catalogue
 from heavylift.reciping import Reciping
 
 ROOT = Path(__file__).parents[3]
@@ -46,11 +47,13 @@ def test_no_kept_recipe_is_without_a_case() -> None:
     assert targets >= {"shell", "docker", "compose", "systemd", "slurm", "kubernetes"}
 
 
-def test_the_page_of_published_recipes_is_current() -> None:
-    """`make recipe-docs` writes it; every published recipe stands in it."""
+def test_the_pages_of_published_recipes_are_current() -> None:
+    """`make recipe-docs` writes them; every published recipe stands in each, in every language."""
     table = _tool("recipes_table")
     reciping = Reciping()
-    page = table.OUTPUT.read_text("utf-8")
-    assert page == table.page(reciping)
-    for recipe in reciping.catalog.recipes(table.MODEL).recipes:
-        assert f"| {recipe.id} |" in page
+    made = table.pages(reciping)
+    assert set(made) == set(catalogue.LANGUAGES)
+    for language, words in made.items():
+        assert table.OUTPUTS[language].read_text("utf-8") == words
+        for recipe in reciping.catalog.recipes(table.MODEL).recipes:
+            assert f"| {recipe.id} |" in words

@@ -37,6 +37,7 @@ _VERDICT: Final = {
 _COUNTED: Final = ("tokens", "context_tokens", "promised", "proven")
 _WORDS: Final = {("support", "status"): "fix.status", ("smoke", "status"): "status.verdict"}
 """Parameters whose values are words of other screens: the keys of those."""
+_TOO_SMALL: Final = "plan_does_not_fit"
 _STANDING_CELLS: Final = 9
 
 
@@ -119,14 +120,33 @@ def required_line(record: GoLive) -> str:
 
 
 def load_line(record: GoLive) -> str:
-    """That the cards load it, in numbers, and that this is not production."""
+    """Whether the cards load it, in numbers, and that this is not production."""
     if record.gpus is None or record.weights_bytes is None or record.budget_bytes is None:
         return text("golive.loads_unknown")
-    return text(
-        "golive.loads" if record.gpus else "golive.loads_host",
-        gpus=record.gpus,
+    several = record.gpus > 1
+    cards = (
+        "golive.cards" if several else "golive.cards_one" if record.gpus else "golive.cards_host"
+    )
+    share = text(
+        "golive.share" if several else "golive.share_one",
         weights=f"{record.weights_bytes / GIB:,.2f}",
         budget=f"{record.budget_bytes / GIB:,.2f}",
+    )
+    points = {point.id: point for point in record.points}
+    plan = points["plan"]
+    if points["load"].standing is Standing.PROVEN:
+        word = "loaded"
+    elif plan.standing is Standing.PROVEN:
+        word = "planned"
+    elif plan.reason == _TOO_SMALL:
+        word = "too_small"
+    else:
+        word = "undecided"
+    return text(
+        f"golive.load.{word}",
+        cards=text(cards, gpus=record.gpus),
+        share=share,
+        need=plan.params.get("need"),
     )
 
 

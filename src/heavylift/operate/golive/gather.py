@@ -258,9 +258,9 @@ def _newest(folder: Path) -> datetime | None:
     """When a file of a folder was written last; None when there is none to be seen."""
     try:
         times = [entry.stat().st_mtime for entry in os.scandir(folder) if entry.is_file()]
-    except OSError:
+        return datetime.fromtimestamp(int(max(times)), UTC) if times else None
+    except (OSError, ValueError, OverflowError):  # the last two: a year that no calendar has
         return None
-    return datetime.fromtimestamp(int(max(times)), UTC) if times else None
 
 
 def _brought_up(found: Found) -> Iterator[Proof]:
@@ -316,5 +316,5 @@ def _handed_in(path: Path, found: Found) -> Iterator[Proof]:
 def _written(path: Path) -> str:
     try:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    except OSError:
+    except (OSError, ValueError, OverflowError):  # the last two: a year that no calendar has
         return ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +17,7 @@ from heavylift.quality.records import Comparison
 from heavylift.quality.records import Verdict as QualityVerdict
 from heavylift.records.bring_up import BringUp, Rung, RungKind, RungStatus
 from heavylift.records.fetched import Fetched
-from heavylift.records.integrity import GOOD, Integrity
+from heavylift.records.integrity import GOOD, WEIGHTS, Integrity
 from heavylift.records.rehearsal import Rehearsal
 from heavylift.records.served_model import ServedModel
 from heavylift.verify.records import Profile, Status, Verification
@@ -168,10 +170,18 @@ def _figures(report: Report, stage: Stage) -> dict[str, Scalar]:
         "requests": stage.requests.ok,
         "failed": stage.requests.failed,
         "tokens_per_s": round(stage.output_tokens_per_s, 1),
-        "ttft_ms": None if ttft is None else round(1e3 * ttft.p99),
-        "tpot_ms": None if tpot is None else round(1e3 * tpot.p99, 1),
+        "ttft_ms": None if ttft is None else _ms(ttft.p99, 0),
+        "tpot_ms": None if tpot is None else _ms(tpot.p99, 1),
         "reasons": ", ".join(report.invalid_reasons[:3]),
     }
+
+
+def _ms(seconds: float, digits: int) -> float | None:
+    """Seconds as ms; None for what no clock has shown: a stranger's file may state anything."""
+    shown = 1e3 * seconds
+    if not math.isfinite(shown):
+        return None
+    return round(shown, digits) if digits else round(shown)
 
 
 # --- quality -----------------------------------------------------------------------------------
@@ -210,13 +220,23 @@ def _integrity(report: Integrity, at: str = "") -> Iterator[Proof]:
         "bad": len(bad) + len(report.defects),
         "first": bad[0] if bad else None,
     }
-    outcome = Outcome.FAILED
-    if report.sound:
+    # Weights that nobody states are not proven by a list of the files beside them.
+    unsaid = [
+        file.path
+        for file in report.files
+        if file.expected is None and PurePosixPath(file.path).suffix in WEIGHTS
+    ]
+    outcome, reason = Outcome.FAILED, "checksum_failed"
+    if report.sound and report.compared and unsaid:
+        outcome, reason = Outcome.OPEN, "checksum_partly"
+        params |= {"unsaid": len(unsaid), "first": unsaid[0]}
+    elif report.sound:
         outcome = Outcome.PASSED if report.compared else Outcome.OPEN
+        reason = f"checksum_{outcome}"
     yield Proof(
         kind=CHECKSUM,
         outcome=outcome,
-        reason=f"checksum_{outcome}",
+        reason=reason,
         at=at,
         params=params,
         bound={"checkpoint": report.where},
@@ -230,6 +250,9 @@ def _fetched(report: Fetched) -> Iterator[Proof]:
 
 def _doctor(report: DoctorSaid) -> Iterator[Proof]:
     outcome = Outcome.FAILED if report.failed else Outcome.PASSED
+    if outcome is Outcome.PASSED and not report.counts.get("ok"):
+        # That nothing failed where nothing was seen says nothing.
+        outcome = Outcome.OPEN
     yield Proof(
         kind=DOCTOR,
         outcome=outcome,

@@ -313,4 +313,7 @@ def _iso_now() -> str:
 
 
 def _written(path: Path) -> str:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    except (OSError, ValueError, OverflowError):  # the last two: a year that no calendar has
+        return ""

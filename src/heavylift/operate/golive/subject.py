@@ -89,7 +89,8 @@ class Found:
 
 
 def find(what: str) -> Found:
-    """The deployment of that name, else the recipe of that folder, else the plan in that file.
+    """The deployment of that name, else the recipe of that folder or `launch.json`, else the plan
+    in that file.
 
     Raises OPS001 for what is none of them, and what reading a recipe or a plan raises.
     """
@@ -119,6 +120,8 @@ def find(what: str) -> Found:
 
 
 def _of_path(path: Path) -> Found:
+    if path.name == recipes.LAUNCH and path.is_file():
+        path = path.parent
     plan = path / recipes.PLAN if path.is_dir() else path
     if path.is_dir() and ((path / recipes.LAUNCH).exists() or not plan.is_file()):
         return Found(name=None, folder=path, recipe=recipes.read(path))

