@@ -12,16 +12,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Final, TypeVar
 
 from heavylift.checkpoint.adoption import adopt
 from heavylift.checkpoint.config import (
     ConfigFile,
+    Uncovered,
     model_from_config,
     same_architecture,
+    text_part,
+    uncovered,
     undescribed,
+)
+from heavylift.checkpoint.config_text import (
+    CONFIG,
+    CONFIG_LIMIT_BYTES,
+    ConfigTextError,
+    decoded,
+    with_quantisation,
 )
 from heavylift.checkpoint.copies import in_form
 from heavylift.checkpoint.defects import Defect
@@ -50,7 +58,7 @@ from heavylift.facts.schema import (
     NodeFacts,
     VariantFacts,
 )
-from heavylift.inspecting import CONFIG, CONFIG_LIMIT_BYTES, Reach, is_path, read_hub
+from heavylift.inspecting import Reach, is_path, read_hub, read_quantisation
 from heavylift.plan import compare as comparing
 from heavylift.plan.fit import capability, fit_model
 from heavylift.plan.fixes import fixes
@@ -251,19 +259,21 @@ class Planning:
         by its own dimensions.
         """
         config = config or read_config(files)
-        family = self.catalog.family_for_hf_type(config.model_type())
         checkpoint = checkpoint or _read_if_there(files)
         if checkpoint is not None:
             self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
         engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
+        family, config, other = self._family_of(config, has_files=checkpoint is not None)
         if family is None:
             if checkpoint is None:
-                raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+                raise _not_described(config, other)
             checkpoint.require_sound()
             inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
             facts, family = undescribed(config, inventory, identifier=identifier)
             variant = replace(facts.variants[0], engines=engines)
             return self._knowledge_with(facts, family, variant, inventory)
+        if checkpoint is None and not family.formats:
+            raise HeavyliftError("PLAN067", {"path": config.path, "family": family.title})
         facts = model_from_config(config, family, identifier=identifier, formats=("safetensors",))
         own = facts.variants[0]
         known = self._same_network(facts)
@@ -278,6 +288,26 @@ class Planning:
         else:
             inventory = inventory_of(checkpoint, facts, family)
         return self._knowledge_with(known or facts, family, variant, inventory)
+
+    def _family_of(
+        self, config: ConfigFile, *, has_files: bool
+    ) -> tuple[FamilyFacts | None, ConfigFile, Uncovered | None]:
+        """The family of a config, the config of the network it describes (of one with towers around
+        it the language model's), and what keeps a family that has its name from describing it.
+
+        The towers of a network that only its language model is known of are known by their files
+        alone: without these it has no family.
+        """
+        family = self.catalog.family_for_hf_type(config.model_type())
+        other = None if family is None else uncovered(config, family)
+        if family is not None and other is None:
+            return family, config, None
+        if family is None and has_files:
+            for part in text_part(config, self.catalog.tensor_names().words.nests):
+                inner = self.catalog.family_for_hf_type(part.model_type())
+                if inner is not None and uncovered(part, inner) is None:
+                    return inner, part, None
+        return None, config, other
 
     def _knowledge_with(
         self, facts: ModelFacts, family: FamilyFacts, variant: VariantFacts, inventory: Inventory
@@ -743,6 +773,14 @@ def _with_whole_context(plan: Plan, knowledge: Knowledge) -> Plan:
     return replace(plan, notes=(*plan.notes, note))
 
 
+def _not_described(config: ConfigFile, other: Uncovered | None) -> HeavyliftError:
+    if other is None:
+        return HeavyliftError("PLAN051", {"model_type": config.model_type()})
+    return HeavyliftError(
+        "PLAN068", {"path": config.path, "field": other.field, "value": other.value}
+    )
+
+
 def read_config(files: Files) -> ConfigFile:
     """The config.json of a checkpoint.
 
@@ -765,10 +803,9 @@ def read_config(files: Files) -> ConfigFile:
     if len(raw) > CONFIG_LIMIT_BYTES:
         raise HeavyliftError("PLAN056", {"path": path, "reason": f"> {CONFIG_LIMIT_BYTES} B"})
     try:
-        document = msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        reason = str(error) or type(error).__name__
-        raise HeavyliftError("PLAN056", {"path": path, "reason": reason[:120]}) from error
+        document = with_quantisation(decoded(raw), read_quantisation(files))
+    except ConfigTextError as error:
+        raise HeavyliftError("PLAN056", {"path": path, "reason": str(error)[:120]}) from error
     return ConfigFile(path=path, document=document, read_on=datetime.now(UTC).date())
 
 

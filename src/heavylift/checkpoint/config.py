@@ -6,8 +6,8 @@ names the field. No code of the checkpoint is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final
 
@@ -27,6 +27,16 @@ from heavylift.facts.schema import (
 
 # No model comes near either; a config that says more is damaged or made to exhaust memory.
 _LARGEST_DIMENSION: Final = 2**32
+_LONGEST_LIST: Final = 2**16
+"""Characters of a text that lists layers."""
+
+_OF_THE_WHOLE: Final = (
+    "architectures",
+    "quantization_config",
+    "compression_config",
+    "tie_word_embeddings",
+)
+"""Fields of a config with towers that say something of the language model in it."""
 
 UNDESCRIBED: Final = "undescribed"
 """The family of a model whose architecture nobody described."""
@@ -48,25 +58,22 @@ class ConfigFile:
         return value
 
     def find(self, field: str) -> Any:
-        """The value of a dotted field; a number is a place in a list. None when it is not there.
+        """The value of a dotted field; a number is a place in a list, `*` every place of one, and
+        `#` in front asks how long a list is. None when it is not there.
 
-        Of several (`a|b`) the first that is there; a whole number among them stands for itself.
+        Of several (`a|b`) the first that is there; a whole number among them stands for itself. An
+        empty list says nothing.
         """
         values = (self._find(alternative) for alternative in field.split("|"))
-        return next((value for value in values if value is not None), None)
+        return next((value for value in values if value is not None and value != []), None)
 
     def _find(self, field: str) -> Any:
         if field.isdecimal():
             return int(field)
-        found: Any = self.document
-        for name in field.split("."):
-            if isinstance(found, Mapping):
-                found = found.get(name)
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                return None
-        return found
+        if field.startswith("#"):
+            listed = _reached(self.document, field[1:].split("."))
+            return len(listed) if isinstance(listed, list | str) and listed else None
+        return _reached(self.document, field.split("."))
 
     def number(self, field: str, *, least: int = 1) -> int:
         """A whole number from `least` up. Raises PLAN052 when missing, PLAN053 for another."""
@@ -92,13 +99,72 @@ class ConfigFile:
         )
 
     def numbers(self, field: str) -> tuple[int, ...]:
-        """A list of whole numbers. Raises as `number`."""
+        """A list of whole numbers, or a text with commas between them. Raises as `number`."""
         value = self.find(field)
         if value is None:
             raise HeavyliftError("PLAN052", {"path": self.path, "field": field})
+        if isinstance(value, str) and len(value) <= _LONGEST_LIST:
+            parts = [part.strip() for part in value.split(",")]
+            value = [int(part) if part.isdecimal() else part for part in parts if part]
         if not isinstance(value, list) or not all(type(entry) is int for entry in value):
             raise self._cannot_be(field, value)
         return tuple(value)
+
+
+def _reached(found: Any, names: list[str]) -> Any:
+    """What a path of names leads to; None where it leads to nothing."""
+    for depth, name in enumerate(names):
+        if isinstance(found, Mapping):
+            found = found.get(name)
+        elif isinstance(found, list) and name == "*":
+            return [_reached(entry, names[depth + 1 :]) for entry in found[:MOST_LAYERS]]
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            return None
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Uncovered:
+    """A field of a config that says its network is not the one its family describes."""
+
+    field: str
+    value: str
+
+
+def uncovered(config: ConfigFile, family: FamilyFacts) -> Uncovered | None:
+    """The first field whose value the family's description does not cover; None when it covers
+    all. What is not stated, or null, is covered.
+    """
+    for name, allowed in family.config_only.items():
+        value = config.find(name)
+        if value is None:
+            continue
+        # True is 1 to Python and not to a config.
+        if not any(type(value) is type(each) and value == each for each in allowed):
+            return Uncovered(field=name, value=repr(value)[:40])
+    return None
+
+
+def text_part(config: ConfigFile, nests: tuple[str, ...]) -> Iterator[ConfigFile]:
+    """The configs of language models inside a config: of one with towers around it.
+
+    What speaks of the whole (how it is quantised, whether its tables are tied, its class) is the
+    text's as well, where that says nothing of its own.
+    """
+    for nest in nests:
+        inner = config.find(nest)
+        if not isinstance(inner, Mapping):
+            continue
+        around = {
+            name: config.document[name] for name in _OF_THE_WHOLE if name in config.document
+        }
+        found = replace(config, document={**around, **inner})
+        if isinstance(inner.get("model_type"), str):
+            yield found
+        elif "text_config" in inner:
+            yield from text_part(found, ("text_config",))
 
 
 def model_from_config(
@@ -207,19 +273,31 @@ def layer_sets(
     for name, rule in rules.items():
         others = {layer for other in rule.other_than for layer in found[other]}
         listed = _layers(config, rule, count)
-        found[name] = tuple(layer for layer in listed if layer not in others)
+        end = _end(config, rule, count)
+        found[name] = tuple(layer for layer in listed if layer not in others and layer < end)
     return found
+
+
+def _end(config: ConfigFile, rule: ConfigLayers, count: int) -> int:
+    """The number that all layers of a set are below."""
+    if rule.without_last is None or config.find(rule.without_last) is None:
+        return MOST_LAYERS + count
+    return count - config.number(rule.without_last, least=0)
 
 
 def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ...]:
     stated = rule.field or rule.every or rule.beyond or rule.start or rule.stop
-    if stated is not None and rule.absent is not None and config.find(stated) is None:
-        return tuple(range(count)) if rule.absent == "all" else ()
+    if stated is not None and config.find(stated) is None:
+        if rule.or_else is not None:
+            return _layers(config, rule.or_else, count)
+        if rule.absent is not None:
+            return tuple(range(count)) if rule.absent == "all" else ()
     if rule.equals and rule.field is not None:
         return _layers_that_are(config, rule.field, rule.equals, count)
     if rule.every is not None:
         step = config.number(rule.every)
-        return tuple(range(step - 1, count, step))
+        first = step - 1 if rule.at is None else config.number(rule.at, least=0)
+        return tuple(range(first % step, count, step))
     if rule.beyond is not None:
         more = config.number(rule.beyond, least=0)
         if more > MOST_LAYERS:

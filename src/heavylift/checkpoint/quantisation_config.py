@@ -169,7 +169,8 @@ def kv_dtype_by_config(find: Callable[[str], Any]) -> str | None:
     if isinstance(scheme, Mapping):
         is_fp8 = (scheme.get("type"), scheme.get("num_bits")) == _FP8
         return "fp8" if is_fp8 else None
-    return "fp8" if document.get("kv_cache_quant_algo") == "FP8" else None
+    said = (scheme, document.get("kv_cache_quant_algo"))
+    return "fp8" if "FP8" in said else None
 
 
 def _rules(
@@ -206,7 +207,7 @@ def _expert_form(find: Callable[[str], Any]) -> tuple[_Form, ...]:
 
 
 def _forms(document: Mapping[str, Any], path: str) -> tuple[tuple[_Form, ...], _Names]:
-    method = document.get("quant_method")
+    method = _method(document)
     ignored: list[str] = []
     for key in ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers"):
         ignored += _texts(document.get(key), path)
@@ -228,6 +229,13 @@ def _forms(document: Mapping[str, Any], path: str) -> tuple[tuple[_Form, ...], _
         case _:
             raise _unknown(path, method)
     return forms, _Names(ignored)
+
+
+def _method(document: Mapping[str, Any]) -> object:
+    """Whose words a config uses: as it says, or who wrote it where it does not."""
+    producer = document.get("producer")
+    wrote = producer.get("name") if isinstance(producer, Mapping) else None
+    return document.get("quant_method") or wrote
 
 
 def _fp8(document: Mapping[str, Any], path: str) -> _Form:

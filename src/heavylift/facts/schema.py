@@ -163,8 +163,11 @@ class ConfigLayers:
     With `equals`, `field` has an entry (or a letter) for every layer, and those that are one of
     the words belong. `every` names a field with a number n: every n-th layer. `beyond` names a
     field with a count of layers that follow the last. `other_than` = all layers but those of the
-    sets named. `absent` says what the set is where the fields are not there: `all` or `none`.
-    Fields may be alternatives, `a|b`: the first that is there counts.
+    sets named. `absent` says what the set is where the fields are not there: `all` or `none`; or
+    `or_else` says how else it is stated then. `at` names the place of the layer among each n,
+    counted from 0; without it, it is the last. `without_last` names a field with how many of the
+    last layers do not belong, whatever the list says. Fields may be alternatives, `a|b`: the first that is
+    there counts.
     """
 
     field: str | None = None
@@ -176,6 +179,9 @@ class ConfigLayers:
     beyond: str | None = None
     other_than: tuple[str, ...] = ()
     absent: str | None = None
+    at: str | None = None
+    without_last: str | None = None
+    or_else: ConfigLayers | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,7 +193,11 @@ class FamilyFacts:
     states each layer set. `dim_defaults` are expressions over the other dimensions, for those a
     config may leave out: `head_dim = "hidden_size/heads"`; a default of 0 allows a stated 0.
     `described` is False where nothing but the tensors is known: what grows is then unknown.
-    `schemes` names the family's own spelling of a quantisation scheme.
+    `schemes` names the family's own spelling of a quantisation scheme. `config_only` holds fields
+    of a config that must have one of these values where they are stated: what says otherwise is a
+    network that this description does not cover. `gguf_architectures` are what GGUF headers call
+    the family. A family without any list of tensors knows what a text needs, not how ranks cut the
+    weights.
     """
 
     id: str
@@ -203,6 +213,8 @@ class FamilyFacts:
     dim_defaults: dict[str, str] = field(default_factory=dict)
     described: bool = True
     schemes: dict[str, str] = field(default_factory=dict)
+    config_only: dict[str, tuple[str | int | bool, ...]] = field(default_factory=dict)
+    gguf_architectures: tuple[str, ...] = ()
 
     @property
     def flags(self) -> frozenset[str]:
