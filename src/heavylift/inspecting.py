@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from heavylift.checkpoint import gguf_parts
 from heavylift.checkpoint.census import (

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
 
-from heavylift.checkpoint.adoption import adopt
+from heavylift.checkpoint.adoption import Names, adopt, names_of
 from heavylift.checkpoint.config import (
     ConfigFile,
     Uncovered,
@@ -34,6 +34,7 @@ from heavylift.checkpoint.config_text import (
 from heavylift.checkpoint.copies import in_form
 from heavylift.checkpoint.defects import Defect
 from heavylift.checkpoint.files import Files, LocalFiles
+from heavylift.checkpoint.gguf_config import config_of
 from heavylift.checkpoint.gguf_model import GgufDimensions
 from heavylift.checkpoint.gguf_parts import SUFFIX as GGUF_SUFFIX
 from heavylift.checkpoint.hub_settings import HubId
@@ -222,17 +223,21 @@ class Planning:
         return self._knowledge_of_files(files, folder.resolve().name, None, config)
 
     def _knowledge_of_gguf(self, checkpoint: Checkpoint) -> Knowledge:
-        """A GGUF model of known dimensions: its bytes are those of its header, what it keeps of a
-        text is that of the model. Raises PLAN061 for dimensions that no known model has.
+        """A GGUF model: its bytes are those of its header, what it keeps of a text is that of the
+        known model of its dimensions, else what its header states by its family; of an architecture
+        that nobody described it is unknown.
+
+        Raises PLAN061 for a header that names no architecture.
         """
         checkpoint.require_sound()
         self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
         stated = GgufDimensions.of(checkpoint.metadata)
         others = map(self.catalog.model, self.catalog.ids("models"))
-        facts = stated.find(others, checkpoint.where)
-        if facts is None:
-            raise HeavyliftError("PLAN061", {"path": checkpoint.where, **stated.shown()})
-        base = facts.variants[0]
+        found = stated.find(others, checkpoint.where)
+        if found is not None:
+            facts, family = found, self.catalog.family(found.family)
+        else:
+            facts, family = self._stated_in_gguf(checkpoint, stated)
         variant = VariantFacts(
             id="gguf",
             title=stated.title,
@@ -240,10 +245,51 @@ class Planning:
             engines=tuple(e.id for e in self.catalog.engines() if not _takes_folders(e)),
             kind=FactKind.MEASURED,
             source=checkpoint.where,
-            as_of=base.as_of,
+            as_of=facts.max_context.as_of,
         )
         inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
-        return self._knowledge_with(facts, self.catalog.family(facts.family), variant, inventory)
+        return self._knowledge_with(facts, family, variant, inventory)
+
+    def _stated_in_gguf(
+        self, checkpoint: Checkpoint, stated: GgufDimensions
+    ) -> tuple[ModelFacts, FamilyFacts]:
+        """The model that a header describes in its own words."""
+        family = self.catalog.family_for_gguf(stated.architecture)
+        if "general.architecture" not in checkpoint.metadata:
+            raise HeavyliftError("PLAN061", {"path": checkpoint.where, **stated.shown()})
+        document = config_of(
+            stated.architecture,
+            checkpoint.metadata,
+            checkpoint.by_layer,
+            checkpoint.groups,
+            self.catalog.gguf_fields(),
+        )
+        document["model_type"] = stated.architecture
+        config = ConfigFile(
+            path=checkpoint.where, document=document, read_on=datetime.now(UTC).date()
+        )
+        identifier = Path(checkpoint.where).name.removesuffix(GGUF_SUFFIX)
+        inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
+        facts, unknown = undescribed(config, inventory, identifier=identifier)
+        if family is None or uncovered(config, family) is not None:
+            family = unknown
+        else:
+            try:
+                facts = model_from_config(config, family, identifier=identifier, formats=())
+            except HeavyliftError as error:
+                # A header that leaves out what its family needs says as much as that of no family.
+                if error.code not in ("PLAN052", "PLAN053"):
+                    raise
+                family = unknown
+        context = facts.max_context
+        named = Fact(
+            value=stated.architecture,
+            unit="class",
+            kind=context.kind,
+            source=context.source,
+            as_of=context.as_of,
+        )
+        return replace(facts, hf_architecture=named), family
 
     def _knowledge_of_files(
         self,
@@ -286,7 +332,8 @@ class Planning:
         if checkpoint is None:
             inventory = from_facts(facts, family, own)
         else:
-            inventory = inventory_of(checkpoint, facts, family)
+            names = names_of(self.catalog.tensor_names(), with_cuts=not family.formats, model=facts)
+            inventory = inventory_of(checkpoint, facts, family, names)
         return self._knowledge_with(known or facts, family, variant, inventory)
 
     def _family_of(
@@ -298,16 +345,25 @@ class Planning:
         The towers of a network that only its language model is known of are known by their files
         alone: without these it has no family.
         """
-        family = self.catalog.family_for_hf_type(config.model_type())
-        other = None if family is None else uncovered(config, family)
-        if family is not None and other is None:
+        family, other = self._covering(config)
+        if family is not None:
             return family, config, None
-        if family is None and has_files:
+        if other is None and has_files:
             for part in text_part(config, self.catalog.tensor_names().words.nests):
-                inner = self.catalog.family_for_hf_type(part.model_type())
-                if inner is not None and uncovered(part, inner) is None:
+                inner, _ = self._covering(part)
+                if inner is not None:
                     return inner, part, None
         return None, config, other
+
+    def _covering(self, config: ConfigFile) -> tuple[FamilyFacts | None, Uncovered | None]:
+        """The family that describes a config; else what keeps the one of its name from it."""
+        other = None
+        for family in self.catalog.families_for_hf_type(config.model_type()):
+            found = uncovered(config, family)
+            if found is None:
+                return family, None
+            other = other or found
+        return None, other
 
     def _knowledge_with(
         self, facts: ModelFacts, family: FamilyFacts, variant: VariantFacts, inventory: Inventory
@@ -809,16 +865,20 @@ def read_config(files: Files) -> ConfigFile:
     return ConfigFile(path=path, document=document, read_on=datetime.now(UTC).date())
 
 
-def inventory_of(checkpoint: Checkpoint, facts: ModelFacts, family: FamilyFacts) -> Inventory:
-    """The tensors of a checkpoint's headers, by the family's modules.
+def inventory_of(
+    checkpoint: Checkpoint, facts: ModelFacts, family: FamilyFacts, names: Names | None = None
+) -> Inventory:
+    """The tensors of a checkpoint's headers, by the family's modules; by `names` those of none.
 
     Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing, PLAN055 when
     their shapes are not those of the config: a plan over a part of a model, or of a cache that the
     weights do not have, would be wrong without showing it.
     """
     checkpoint.require_sound()
+    if not family.formats:
+        return adopt(checkpoint.groups, (), names).inventory(checkpoint.where, cut_by_name=True)
     plain = replace(facts.variants[0], quantised=())
-    found = adopt(checkpoint.groups, from_facts(facts, family, plain).groups)
+    found = adopt(checkpoint.groups, from_facts(facts, family, plain).groups, names)
     if found.missing:
         raise HeavyliftError(
             "PLAN054",

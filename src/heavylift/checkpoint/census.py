@@ -185,7 +185,7 @@ def census(
     `weights_each` are the weights of one tensor by pattern, where facts know them.
     """
     known = weights_each or {}
-    role_of = _role_finder(book)
+    role_of = role_finder(book)
     groups = [part for group in groups for part in _cut(group, stated.layers, role_of)]
     ends = sorted(book.words.side_tensors, key=len, reverse=True)
     four_bit = frozenset(book.words.four_bit_states)
@@ -310,7 +310,8 @@ def _only_number(
     return found.pop() if len(found) == 1 else None
 
 
-def _role_finder(book: TensorBook) -> RoleOf:
+def role_finder(book: TensorBook) -> RoleOf:
+    """The role of a tensor by its name."""
     compiled = [(each.role, [re.compile(name) for name in each.names]) for each in book.roles]
 
     def role_of(pattern: str) -> str:

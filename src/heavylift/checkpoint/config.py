@@ -157,13 +157,11 @@ def text_part(config: ConfigFile, nests: tuple[str, ...]) -> Iterator[ConfigFile
         inner = config.find(nest)
         if not isinstance(inner, Mapping):
             continue
-        around = {
-            name: config.document[name] for name in _OF_THE_WHOLE if name in config.document
-        }
+        around = {name: config.document[name] for name in _OF_THE_WHOLE if name in config.document}
         found = replace(config, document={**around, **inner})
         if isinstance(inner.get("model_type"), str):
             yield found
-        elif "text_config" in inner:
+        if isinstance(inner.get("text_config"), Mapping):
             yield from text_part(found, ("text_config",))
 
 
@@ -292,8 +290,25 @@ def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ..
             return _layers(config, rule.or_else, count)
         if rule.absent is not None:
             return tuple(range(count)) if rule.absent == "all" else ()
-    if rule.equals and rule.field is not None:
-        return _layers_that_are(config, rule.field, rule.equals, count)
+    if rule.field is not None:
+        if rule.equals:
+            return _layers_that_are(config, rule.field, rule.equals, count)
+        return _layers_listed(config, rule.field, rule.counts_from, count)
+    return _layers_counted(config, rule, count)
+
+
+def _layers_listed(config: ConfigFile, field: str, counts_from: int, count: int) -> tuple[int, ...]:
+    """The layers whose numbers a field lists."""
+    listed = tuple(number - counts_from for number in config.numbers(field))
+    if any(not 0 <= layer < count for layer in listed) or len(set(listed)) < len(listed):
+        raise HeavyliftError(
+            "PLAN053", {"path": config.path, "field": field, "value": repr(listed)[:40]}
+        )
+    return tuple(sorted(listed))
+
+
+def _layers_counted(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ...]:
+    """Every so many of the layers, those beyond the last, or a run of them."""
     if rule.every is not None:
         step = config.number(rule.every)
         first = step - 1 if rule.at is None else config.number(rule.at, least=0)
@@ -305,13 +320,6 @@ def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ..
                 "PLAN053", {"path": config.path, "field": rule.beyond, "value": str(more)}
             )
         return tuple(range(count, count + more))
-    if rule.field is not None:
-        listed = tuple(number - rule.counts_from for number in config.numbers(rule.field))
-        if any(not 0 <= layer < count for layer in listed) or len(set(listed)) < len(listed):
-            raise HeavyliftError(
-                "PLAN053", {"path": config.path, "field": rule.field, "value": repr(listed)[:40]}
-            )
-        return tuple(sorted(listed))
     start = 0 if rule.start is None else config.number(rule.start, least=0)
     stop = count if rule.stop is None else config.number(rule.stop, least=0)
     if stop > MOST_LAYERS:

@@ -1,4 +1,4 @@
-"""The text of a config.json as the document it stands for, and what lies in files beside it. Pure."""
+"""The text of a config.json as the document it stands for, and what lies beside it. Pure."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ def decoded(raw: bytes) -> dict[str, Any]:
 def with_quantisation(document: Mapping[str, Any], beside: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config with what its quantiser's own file says, where the config itself says nothing."""
     described = beside.get("quantization")
-    if any(document.get(name) is not None for name in _STATED) or not isinstance(described, Mapping):
+    if any(document.get(name) is not None for name in _STATED) or not isinstance(
+        described, Mapping
+    ):
         return document
     return {**document, _STATED[0]: {"quant_method": _QUANTISER, **described}}

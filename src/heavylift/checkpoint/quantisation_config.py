@@ -15,13 +15,15 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import QuantisedFacts, TensorPattern
 
 _PLACES: Final = ("quantization_config", "text_config.quantization_config", "compression_config")
-_MOST_ENTRIES: Final = 20_000
+_MOST_ENTRIES: Final = 100_000
 _LONGEST_ENTRY: Final = 300
 # A pattern from a stranger's file must not take for ever: few repetitions, none of a group.
 _MOST_REPETITIONS: Final = 2
 _MOST_TRIALS: Final = 1_000_000
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{?]")
 _HEAD_ROLE: Final = "lm_head"
+_WRAPPERS: Final = ("thinker", "llm", "language")
+"""What names of a language model begin with where it is one of several models in a checkpoint."""
 
 _FP4: Final = ("float", 4)
 _FP8: Final = ("float", 8)
@@ -114,11 +116,14 @@ class _Names:
 
 
 def canonical(name: str) -> str:
-    """A tensor or module name without the wrapper that models with a vision tower put around the
-    text part: `language_model.model.layers…` and `model.language_model.layers…` are
+    """A tensor or module name without the wrapper that models with towers put around the text part:
+    `language_model.model.layers…`, `model.language_model.layers…` and `thinker.model.layers…` are
     `model.layers…`.
     """
-    return ".".join(part for part in name.split(".") if part != "language_model")
+    parts = name.split(".")
+    if parts[0] in _WRAPPERS and len(parts) > 1:
+        parts = parts[1:]
+    return ".".join(part for part in parts if part != "language_model")
 
 
 def quantised_by_config(

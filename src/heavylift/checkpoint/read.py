@@ -61,7 +61,8 @@ class Checkpoint:
 
     `ignored` are safetensors files in the folder that its index does not name. `index_total_bytes`
     is the index's own sum; None without an index or where it states none. `where` is the folder,
-    file or hub id. `metadata` are single values of a GGUF header.
+    file or hub id. `metadata` are single values of a GGUF header, `by_layer` its short lists of
+    whole numbers.
     """
 
     where: str
@@ -72,6 +73,7 @@ class Checkpoint:
     index_total_bytes: int | None = None
     file_format: str = "safetensors"
     metadata: Mapping[str, gguf_parts.Value] = field(default_factory=dict)
+    by_layer: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def tensors(self) -> int:
@@ -182,6 +184,7 @@ def _read_gguf(files: Files, names: list[str], start: str, where: str) -> Checkp
         ignored=model.others,
         file_format="gguf",
         metadata=read.metadata,
+        by_layer=read.by_layer,
     )
 
 

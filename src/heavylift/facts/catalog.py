@@ -19,7 +19,13 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
 from heavylift.facts.access_schema import CardAccess
 from heavylift.facts.card_names import CardSize, read_card
-from heavylift.facts.checkpoint_schema import FormBook, HubBook, HubFacts, TensorBook
+from heavylift.facts.checkpoint_schema import (
+    FormBook,
+    GgufFields,
+    HubBook,
+    HubFacts,
+    TensorBook,
+)
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -216,6 +222,15 @@ class Catalog:
     def tensor_names(self) -> TensorBook:
         """How the tensors of any model are named."""
         return self._load(TensorBook, "checkpoints/tensors.toml")
+
+    def gguf_fields(self) -> GgufFields:
+        """What the keys of a GGUF header state in the words of a config.json."""
+        return self._load(GgufFields, "checkpoints/gguf_fields.toml")
+
+    def family_for_gguf(self, architecture: str) -> FamilyFacts | None:
+        """The family that GGUF headers call so, or None."""
+        families = map(self.family, self.ids("families"))
+        return next((each for each in families if architecture in each.gguf_architectures), None)
 
     def mixes(self) -> MixBook:
         """Mixes of types that quantisers make; none where no file lists them."""
@@ -427,8 +442,13 @@ class Catalog:
 
     def family_for_hf_type(self, model_type: str) -> FamilyFacts | None:
         """The family that claims a `model_type` of a config.json, or None."""
+        return next(iter(self.families_for_hf_type(model_type)), None)
+
+    def families_for_hf_type(self, model_type: str) -> tuple[FamilyFacts, ...]:
+        """The families that claim a `model_type`, the one that others stand in for first."""
         families = map(self.family, self.ids("families"))
-        return next((family for family in families if model_type in family.hf_model_types), None)
+        found = [family for family in families if model_type in family.hf_model_types]
+        return tuple(sorted(found, key=lambda family: family.instead_of is not None))
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -578,6 +598,7 @@ class Catalog:
             "hubs": self.hubs,
             "tensors": self.tensor_names,
             "forms": self.forms,
+            "gguf_fields": self.gguf_fields,
             "methods": self.quantisation_methods,
             "mixes": self.mixes,
         }

@@ -74,11 +74,34 @@ class TensorWords(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CutNames(Rule):
+    """How engines that split tensors over ranks cut a tensor of such a name: regular expressions as
+    of `RoleNames`. `shard` and `axis` as of a family's tensors. It holds where a family is
+    described and lists no tensors; of the cuts the first with a name that is found counts.
+    """
+
+    shard: str
+    names: tuple[str, ...]
+    axis: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TensorBook:
     """How tensors of any model are named."""
 
     words: TensorWords
     roles: tuple[RoleNames, ...]
+    cuts: tuple[CutNames, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GgufFields(Rule):
+    """What the keys of a GGUF header, without the architecture in front, state in the words of a
+    config.json: `fields` are the fields of each key, `differences` a field as one key less another.
+    """
+
+    fields: dict[str, tuple[str, ...]]
+    differences: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

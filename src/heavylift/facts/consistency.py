@@ -109,7 +109,12 @@ def _all_name_defects(everything: Everything) -> Iterator[Defect]:
     engines = {engine.id: (engine.title, *engine.names) for engine in everything.engines}
     for kind, others in (("gpus", gpus), ("models", models), ("engines", engines)):
         yield from _name_defects(kind, others)
-    types = {family.id: family.hf_model_types for family in everything.families}
+    # A family that stands in for another answers to the same types.
+    types = {
+        family.id: family.hf_model_types
+        for family in everything.families
+        if family.instead_of not in everything.ids["families"]
+    }
     owner: dict[str, str] = {}
     for identifier, model_types in types.items():
         for model_type in model_types:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from heavylift.facts.checkpoint_schema import CutNames
 from heavylift.facts.defects import Defect
 from heavylift.facts.price_schema import AssumptionFacts
 from heavylift.facts.schema import (
@@ -120,6 +121,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (TrafficShapeFacts, "shared_tokens"),
         (TrafficShapeFacts, "pause_s"),
         (TensorPattern, "axis"),
+        (CutNames, "axis"),
         (TensorPattern, "params_per_element"),
         (ConfigLayers, "counts_from"),
         (FamilyFacts, "config_only"),

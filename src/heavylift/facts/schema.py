@@ -166,8 +166,8 @@ class ConfigLayers:
     sets named. `absent` says what the set is where the fields are not there: `all` or `none`; or
     `or_else` says how else it is stated then. `at` names the place of the layer among each n,
     counted from 0; without it, it is the last. `without_last` names a field with how many of the
-    last layers do not belong, whatever the list says. Fields may be alternatives, `a|b`: the first that is
-    there counts.
+    last layers do not belong, whatever the list says. Fields may be alternatives, `a|b`: the first
+    that is there counts.
     """
 
     field: str | None = None
@@ -195,9 +195,10 @@ class FamilyFacts:
     `described` is False where nothing but the tensors is known: what grows is then unknown.
     `schemes` names the family's own spelling of a quantisation scheme. `config_only` holds fields
     of a config that must have one of these values where they are stated: what says otherwise is a
-    network that this description does not cover. `gguf_architectures` are what GGUF headers call
-    the family. A family without any list of tensors knows what a text needs, not how ranks cut the
-    weights.
+    network that this description does not cover; `instead_of` names a family whose types this one
+    shares, and describes what that one does not cover. `gguf_architectures` are what GGUF headers
+    call the family. A family without any list of tensors knows what a text needs, not how ranks cut
+    the weights.
     """
 
     id: str
@@ -214,6 +215,7 @@ class FamilyFacts:
     described: bool = True
     schemes: dict[str, str] = field(default_factory=dict)
     config_only: dict[str, tuple[str | int | bool, ...]] = field(default_factory=dict)
+    instead_of: str | None = None
     gguf_architectures: tuple[str, ...] = ()
 
     @property
