@@ -61,11 +61,10 @@ class ConfigFile:
         """The value of a dotted field; a number is a place in a list, `*` every place of one, and
         `#` in front asks how long a list is. None when it is not there.
 
-        Of several (`a|b`) the first that is there; a whole number among them stands for itself. An
-        empty list says nothing.
+        Of several (`a|b`) the first that is there; a whole number among them stands for itself.
         """
         values = (self._find(alternative) for alternative in field.split("|"))
-        return next((value for value in values if value is not None and value != []), None)
+        return next((value for value in values if value is not None), None)
 
     def _find(self, field: str) -> Any:
         if field.isdecimal():
@@ -285,11 +284,12 @@ def _end(config: ConfigFile, rule: ConfigLayers, count: int) -> int:
 
 def _layers(config: ConfigFile, rule: ConfigLayers, count: int) -> tuple[int, ...]:
     stated = rule.field or rule.every or rule.beyond or rule.start or rule.stop
-    if stated is not None and config.find(stated) is None:
-        if rule.or_else is not None:
-            return _layers(config, rule.or_else, count)
-        if rule.absent is not None:
-            return tuple(range(count)) if rule.absent == "all" else ()
+    value = None if stated is None else config.find(stated)
+    if stated is not None and value in (None, []) and rule.or_else is not None:
+        # An empty list stands for the usual one in published configs.
+        return _layers(config, rule.or_else, count)
+    if stated is not None and value is None and rule.absent is not None:
+        return tuple(range(count)) if rule.absent == "all" else ()
     if rule.field is not None:
         if rule.equals:
             return _layers_that_are(config, rule.field, rule.equals, count)
