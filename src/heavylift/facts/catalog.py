@@ -229,8 +229,8 @@ class Catalog:
 
     def family_for_gguf(self, architecture: str) -> FamilyFacts | None:
         """The family that GGUF headers call so, or None."""
-        families = map(self.family, self.ids("families"))
-        return next((each for each in families if architecture in each.gguf_architectures), None)
+        claiming = self._families_claiming("gguf_architectures", architecture)
+        return next(map(self.family, claiming), None)
 
     def mixes(self) -> MixBook:
         """Mixes of types that quantisers make; none where no file lists them."""
@@ -446,9 +446,20 @@ class Catalog:
 
     def families_for_hf_type(self, model_type: str) -> tuple[FamilyFacts, ...]:
         """The families that claim a `model_type`, the one that others stand in for first."""
-        families = map(self.family, self.ids("families"))
-        found = [family for family in families if model_type in family.hf_model_types]
+        found = map(self.family, self._families_claiming("hf_model_types", model_type))
         return tuple(sorted(found, key=lambda family: family.instead_of is not None))
+
+    def _families_claiming(self, key: str, name: str) -> tuple[str, ...]:
+        """Ids of the families with a name in a list of theirs: the others need not be decoded."""
+        tables = {
+            identifier: self._table(f"families/{identifier}/architecture.toml")
+            for identifier in self.ids("families")
+        }
+        return tuple(
+            identifier
+            for identifier, table in tables.items()
+            if isinstance(table.get(key), list) and name in table[key]
+        )
 
     # --- names -----------------------------------------------------------------------------------
 
