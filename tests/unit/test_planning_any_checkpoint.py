@@ -1,0 +1,310 @@
+"""Plans of folders and GGUF files of models that the catalogue does not have."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heavylift.checkpoint.gguf import Entry, Scalar, ValueType
+from heavylift.checkpoint.gguf_writer import TensorSpec, build
+from heavylift.errors import HeavyliftError
+from heavylift.inspecting import inspect
+from heavylift.planning import Planning
+from heavylift.records.plan import Kind, Layout, Plan, PlanRequest, PlanVerdict
+
+Shapes = Mapping[str, Sequence[int]]
+PAIR = Layout(tensor_parallel_size=2)
+
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "vocab_size": 1024,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+}
+MODELOPT = {
+    "producer": {"name": "modelopt", "version": "0.29"},
+    "quantization": {
+        "quant_algo": "FP8",
+        "kv_cache_quant_algo": "FP8",
+        "exclude_modules": ["lm_head"],
+    },
+}
+
+
+def llama_shapes(front: str = "") -> dict[str, Sequence[int]]:
+    """The tensors of `LLAMA`, behind a wrapper's name."""
+    shapes: dict[str, Sequence[int]] = {
+        "model.embed_tokens.weight": (1024, 512),
+        "lm_head.weight": (1024, 512),
+        "model.norm.weight": (512,),
+    }
+    for layer in range(2):
+        begin = f"model.layers.{layer}."
+        shapes[f"{begin}input_layernorm.weight"] = (512,)
+        shapes[f"{begin}post_attention_layernorm.weight"] = (512,)
+        for name, rows in (("q_proj", 512), ("k_proj", 128), ("v_proj", 128)):
+            shapes[f"{begin}self_attn.{name}.weight"] = (rows, 512)
+        shapes[f"{begin}self_attn.o_proj.weight"] = (512, 512)
+        shapes[f"{begin}mlp.gate_proj.weight"] = (1024, 512)
+        shapes[f"{begin}mlp.up_proj.weight"] = (1024, 512)
+        shapes[f"{begin}mlp.down_proj.weight"] = (512, 1024)
+    return {front + name: shape for name, shape in shapes.items()}
+
+
+def write(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> int:
+    """A folder with a config and a file of BF16 tensors without their data. Returns their bytes."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    header: dict[str, Any] = {}
+    begin = 0
+    for name, shape in shapes.items():
+        end = begin + 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, end]}
+        begin = end
+    raw = json.dumps(header).encode()
+    path = folder / "model.safetensors"
+    path.write_bytes(len(raw).to_bytes(8, "little") + raw)
+    with path.open("r+b") as file:
+        file.truncate(8 + len(raw) + begin)
+    return begin
+
+
+def plan_of(planning: Planning, model: Path, on: str = "1xH100", **given: Any) -> Plan:
+    """A plan of a path."""
+    _, rack = planning.rack(on)
+    assert rack is not None
+    request = PlanRequest(model=str(model), rack=rack, **given)
+    return planning.plan(request, planning.knowledge(str(model)), with_fixes=False)
+
+
+@pytest.mark.parametrize(
+    ("config", "front"),
+    [
+        ({"model_type": "llava", "text_config": LLAMA, "vision_config": {}}, "language_model."),
+        ({"model_type": "internvl_chat", "llm_config": LLAMA}, "language_model."),
+        ({"model_type": "omni", "thinker_config": {"text_config": LLAMA}}, "thinker."),
+    ],
+)
+def test_a_language_model_with_a_tower_keeps_what_the_language_model_keeps(
+    planning: Planning, tmp_path: Path, config: dict[str, Any], front: str
+) -> None:
+    """Its KV is that of its text part; the tower's bytes are between bounds on several ranks."""
+    text = llama_shapes(front)
+    whole = write(tmp_path, config, {**text, "vision_tower.blocks.0.w": (512, 512)})
+    one, two = (
+        plan_of(planning, tmp_path),
+        plan_of(planning, tmp_path, "2xH100", layout=PAIR),
+    )
+    assert one.per_gpu.weights_bytes.low == one.per_gpu.weights_bytes.high == whole
+    assert one.kv_bytes_per_token == 2 * 2 * 2 * 64 * 2
+    tower = 2 * 512 * 512
+    weights = two.per_gpu.weights_bytes
+    assert (weights.high or 0) - weights.low == tower // 2
+
+
+def test_what_is_not_covered_is_no_worse_than_what_nobody_described(
+    planning: Planning, tmp_path: Path
+) -> None:
+    """Windows that the family does not know of: exact weights, and the KV is not guessed."""
+    config = {**LLAMA, "model_type": "qwen2", "use_sliding_window": True}
+    whole = write(tmp_path, config, llama_shapes())
+    plan = plan_of(planning, tmp_path)
+    assert plan.per_gpu.weights_bytes.high == whole
+    assert plan.per_gpu.kv_cache_bytes.high is None
+    assert plan.verdict is PlanVerdict.UNKNOWN
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(tmp_path))
+    assert caught.value.code == "PLAN068"
+    assert caught.value.params["field"] == "use_sliding_window"
+
+
+def test_a_family_without_a_list_of_tensors_cuts_them_by_their_names(
+    planning: Planning, tmp_path: Path
+) -> None:
+    """Matrices are cut as engines cut those of that name, norms are whole on every rank, and what
+    has another name lies between the two. Of a config alone the weights are not known.
+    """
+    config = {**LLAMA, "model_type": "nemotron"}
+    whole = write(tmp_path, config, {**llama_shapes(), "model.extra": (512, 512)})
+    one, two = (
+        plan_of(planning, tmp_path),
+        plan_of(planning, tmp_path, "2xH100", layout=PAIR),
+    )
+    assert one.terms[0].kind is Kind.EXACT
+    assert two.terms[0].kind is Kind.DERIVED
+    norms, extra = 2 * 512 * 5, 2 * 512 * 512
+    assert two.per_gpu.weights_bytes.low == pytest.approx((whole - norms) / 2 + norms, rel=0.01)
+    assert two.per_gpu.weights_bytes.high == two.per_gpu.weights_bytes.low + extra // 2
+    assert one.kv_bytes_per_token == 2 * 2 * 2 * 64 * 2
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(tmp_path))
+    assert caught.value.code == "PLAN067"
+
+
+def test_tensors_beyond_the_last_layer_are_loaded_only_to_speculate(
+    planning: Planning, tmp_path: Path
+) -> None:
+    """So are those that are called a prediction head, wherever they lie."""
+    more = {"model.layers.2.eh_proj.weight": (512, 1024), "mtp.fc.weight": (512, 512)}
+    whole = write(tmp_path, LLAMA, {**llama_shapes(), **more})
+    drafts = sum(2 * math.prod(shape) for shape in more.values())
+    assert plan_of(planning, tmp_path).per_gpu.weights_bytes.low == whole - drafts
+
+
+def test_what_a_quantiser_wrote_beside_a_config_is_read(planning: Planning, tmp_path: Path) -> None:
+    """A config that says nothing of it would make FP8 weights twice as large."""
+    tmp_path.joinpath("config.json").write_text(json.dumps(LLAMA))
+    plain = plan_of(planning, tmp_path)
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(MODELOPT))
+    packed = plan_of(planning, tmp_path)
+    tables = 2 * 2 * 1024 * 512
+    ratio = (packed.per_gpu.weights_bytes.low - tables) / (plain.per_gpu.weights_bytes.low - tables)
+    assert ratio == pytest.approx(0.5, abs=0.01)
+    assert packed.kv_cache_dtype == "fp8"
+
+
+@pytest.mark.parametrize("beside", ["{", "[]", "[" * 100_000, '{"quantization": 3}'])
+def test_a_quantisers_file_that_says_nothing_changes_nothing(
+    planning: Planning, tmp_path: Path, beside: str
+) -> None:
+    """The config is then all there is."""
+    tmp_path.joinpath("config.json").write_text(json.dumps(LLAMA))
+    plain = plan_of(planning, tmp_path)
+    (tmp_path / "hf_quant_config.json").write_text(beside)
+    assert plan_of(planning, tmp_path).per_gpu == plain.per_gpu
+
+
+def test_a_config_with_pythons_infinity_is_read(planning: Planning, tmp_path: Path) -> None:
+    """Published configs of hybrids have it in their limits of time steps."""
+    text = json.dumps({**LLAMA, "time_step_limit": [0.0, math.inf], "x": math.nan})
+    assert "Infinity" in text
+    write(tmp_path, LLAMA, llama_shapes())
+    (tmp_path / "config.json").write_text(text)
+    assert plan_of(planning, tmp_path).kv_bytes_per_token == 2 * 2 * 2 * 64 * 2
+    found = inspect(str(tmp_path), planning.catalog, None)
+    assert found.defects == ()
+    assert found.model_type == "llama"
+
+
+# --- GGUF ----------------------------------------------------------------------------------------
+
+
+def gguf(path: Path, architecture: str | None, **said: Scalar | tuple[Scalar, ...]) -> Path:
+    """A GGUF file of two layers with what its header says (`_` for a dot in front of a part)."""
+    metadata = {
+        f"{architecture}.{name.replace('__', '.')}": Entry(ValueType.UINT32, value)
+        for name, value in said.items()
+    }
+    if architecture is not None:
+        metadata["general.architecture"] = Entry(ValueType.STRING, architecture)
+    tensors = [TensorSpec(name="token_embd.weight", dims=(512, 1000), dtype="Q8_0")]
+    tensors += [
+        TensorSpec(name=f"blk.{layer}.attn_q.weight", dims=(512, 512), dtype="MXFP4")
+        for layer in range(4)
+    ]
+    layout = build(metadata, tensors)
+    path.write_bytes(layout.header)
+    with path.open("r+b") as file:
+        file.truncate(layout.total_bytes)
+    return path
+
+
+PLAIN: dict[str, Scalar | tuple[Scalar, ...]] = {
+    "block_count": 4,
+    "embedding_length": 512,
+    "feed_forward_length": 1024,
+    "context_length": 4096,
+    "attention__head_count": 8,
+    "attention__head_count_kv": 2,
+    "attention__key_length": 64,
+}
+BYTES = 1000 * 512 // 32 * 34 + 4 * 512 * 512 // 32 * 17
+
+
+@pytest.mark.parametrize(
+    ("architecture", "said", "per_token"),
+    [
+        ("qwen3", PLAIN, 4 * 2 * 2 * 64 * 2),
+        ("llama", {**PLAIN, "expert_count": 8, "expert_used_count": 2}, 4 * 2 * 2 * 64 * 2),
+        ("qwen3", {**PLAIN, "attention__head_count_kv": (2, 2, 2, 2)}, 4 * 2 * 2 * 64 * 2),
+        (
+            "lfm2",
+            {**PLAIN, "attention__head_count_kv": (0, 2, 0, 2), "shortconv__l_cache": 3},
+            2 * 2 * 2 * 64 * 2,
+        ),
+        (
+            "deepseek2",
+            {
+                **PLAIN,
+                "attention__kv_lora_rank": 128,
+                "attention__key_length": 160,
+                "attention__key_length_mla": 96,
+                "attention__value_length_mla": 64,
+                "rope__dimension_count": 32,
+                "leading_dense_block_count": 1,
+                "expert_count": 8,
+                "expert_used_count": 2,
+                "expert_shared_count": 1,
+                "expert_feed_forward_length": 256,
+            },
+            4 * (128 + 32) * 2,
+        ),
+    ],
+)
+def test_a_gguf_of_a_model_nobody_named_is_planned_by_its_header(
+    planning: Planning,
+    tmp_path: Path,
+    architecture: str,
+    said: dict[str, Scalar | tuple[Scalar, ...]],
+    per_token: int,
+) -> None:
+    """Its bytes are the file's, its KV what the header says for every layer; the engine's own list
+    has the architecture.
+    """
+    path = gguf(tmp_path / "Some-Model-Q4_K_M.gguf", architecture, **said)
+    plan = plan_of(planning, path, "1xRTX 4090", context_tokens=2048)
+    assert plan.model == "Some-Model-Q4_K_M"
+    assert plan.per_gpu.weights_bytes.low == plan.per_gpu.weights_bytes.high == BYTES
+    assert plan.kv_bytes_per_token == per_token
+    assert plan.verdict is PlanVerdict.FITS
+
+
+@pytest.mark.parametrize(
+    ("architecture", "said"),
+    [
+        ("novel", PLAIN),
+        ("llama", {"block_count": 4, "embedding_length": 512}),
+        ("gpt-oss", {**PLAIN, "attention__head_count": 0}),
+    ],
+)
+def test_a_gguf_that_says_too_little_has_exact_weights_and_unknown_rest(
+    planning: Planning,
+    tmp_path: Path,
+    architecture: str,
+    said: dict[str, Scalar | tuple[Scalar, ...]],
+) -> None:
+    """An architecture nobody described, missing keys, heads of nought: nothing is guessed."""
+    plan = plan_of(planning, gguf(tmp_path / "x.gguf", architecture, **said), "1xRTX 4090")
+    assert plan.per_gpu.weights_bytes.high == BYTES
+    assert plan.per_gpu.kv_cache_bytes.high is None
+    assert plan.verdict is PlanVerdict.UNKNOWN
+
+
+def test_a_gguf_without_an_architecture_is_no_model(planning: Planning, tmp_path: Path) -> None:
+    """Its bytes can be inspected, not planned."""
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(gguf(tmp_path / "x.gguf", None)))
+    assert caught.value.code == "PLAN061"
