@@ -95,7 +95,7 @@ def inspect(
     try:
         model = catalog.model(target)
     except HeavyliftError:
-        if Path(target).exists():
+        if target.strip() and Path(target).exists():
             return _of_path(Path(target), catalog.tensor_names())
         hub_id = HubId.parse(target)
         if hub_id is None or reach is None:

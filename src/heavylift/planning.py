@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from heavylift.checkpoint.adoption import Names, adopt, names_of
+from heavylift.checkpoint.blobs import gguf_at
 from heavylift.checkpoint.config import (
     ConfigFile,
     Uncovered,
@@ -140,6 +141,9 @@ class Planning:
         Raises FACT010 for an unknown name, for a folder what `inventory_of_files` raises, and for
         a hub HUB001 to HUB014. What is wrong with the files and harms nothing is in `remarks`.
         """
+        if not model.strip():
+            # Nothing is no name, neither of a model nor of the folder one happens to be in.
+            return self.knowledge_of(self.catalog.model(model))
         folder = _folder(Path(model).expanduser())
         if is_path(model):
             return self._knowledge_of_folder(folder)
@@ -482,8 +486,12 @@ class Planning:
             gpu = self.catalog.gpu(parsed.gpu)
         except HeavyliftError as error:
             stated = stated_bytes(parsed.gpu) if error.code == "FACT011" else None
-            if stated is None or parsed.count is None:
+            if stated is None:
                 raise
+            if parsed.count is None:
+                # A size without a count is planned as soon as somebody says how many.
+                params = {**error.params, "suggestion": f"1x{parsed.gpu}"}
+                raise HeavyliftError("FACT011", params) from error
             unnamed = self._unnamed(stated, parsed.gpu)
             return unnamed.gpu, resolve_rack(parsed, unnamed.gpu, unnamed.node)
         return gpu, resolve_rack(parsed, gpu, self.catalog.node(gpu.node))
@@ -912,13 +920,13 @@ def _read_if_there(files: Files) -> Checkpoint | None:
     try:
         return read_files(files)
     except HeavyliftError as error:
-        if error.code != "CKPT022":
+        if error.code not in ("CKPT022", "CKPT034"):
             raise
         return None
 
 
 def _is_gguf(path: Path) -> bool:
-    return path.name.endswith(GGUF_SUFFIX) and path.is_file()
+    return gguf_at(path) is not None
 
 
 def _holds_gguf_alone(folder: Path) -> bool:

@@ -199,6 +199,27 @@ def test_a_config_with_pythons_infinity_is_read(planning: Planning, tmp_path: Pa
     assert found.model_type == "llama"
 
 
+@pytest.mark.parametrize("name", ["", "  ", "　"])
+def test_nothing_is_no_name(
+    planning: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Not even in a folder that holds a model."""
+    write(tmp_path, LLAMA, llama_shapes())
+    monkeypatch.chdir(tmp_path)
+    for ask in (planning.knowledge, lambda text: inspect(text, planning.catalog, None)):
+        with pytest.raises(HeavyliftError) as caught:
+            ask(name)
+        assert caught.value.code == "FACT010"
+
+
+def test_the_config_stands_for_its_folder(planning: Planning, tmp_path: Path) -> None:
+    """Plans and inspections take either."""
+    whole = write(tmp_path, LLAMA, llama_shapes())
+    for path in (tmp_path, tmp_path / "config.json"):
+        assert inspect(str(path), planning.catalog, None).tensor_bytes == whole
+        assert plan_of(planning, path).per_gpu.weights_bytes.low == whole
+
+
 # --- GGUF ----------------------------------------------------------------------------------------
 
 

@@ -10,10 +10,18 @@ from typing import Final
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import GpuFacts, NodeFacts
 from heavylift.records.plan import Rack, RackPart
+from heavylift.units import plain_width
 
 MOST_GPUS: Final = 65_536
 """More than any fast network joins; beyond it a count is taken for a slip of the keys."""
 
+# `8卡H100`, `2台8卡H200`, `H100 8张`: the words that Chinese counts cards and machines by.
+_COUNTED_BEFORE: Final = re.compile(
+    r"([0-9]+)\s*(?:[卡张張块塊片枚台]|[机機節节](?:器|点|點)?)\s*(?=\S)"
+)
+_COUNTED_AFTER: Final = re.compile(r"\s*[xX×*:]?\s*([0-9]+)\s*[卡张張块塊片枚]$")
+# Some cards are called by their number alone: `2x4090`.
+_NUMBERED_CARD: Final = re.compile(r"[1-9][0-9]{3}")
 # Numbers are plain digits: `\d` would read digits of every script.
 _NODES_COUNT: Final = re.compile(r"([0-9]+)\s*[xX×*]\s*([0-9]+)\s*[xX×*]\s*(\S.*)")
 _COUNT_FIRST: Final = re.compile(r"([0-9]+)(?:\s*[xX×*]\s*|\s+)(\S.*)")
@@ -30,12 +38,14 @@ _TORN_COUNT: Final = re.compile(
 
 # `4xA100-80+4xA100-40`, `RTX 5090 + RTX 5080`. A plus may also end a card's name (Ryzen AI Max+),
 # or stand in it before a number.
-_AND: Final = re.compile(r"\+(?=\s*[0-9]+\s*[xX×*]\s*[A-Za-z])|\s\+\s")
+_AND: Final = re.compile(
+    r"\+(?=\s*[0-9]+\s*(?:[xX×*]\s*(?:[A-Za-z]|[1-9][0-9]{3}\b)|[卡张張块塊片枚台]))|\s\+\s"
+)
 
 
 def rack_parts(text: str) -> tuple[str, ...]:
     """The racks that a text joins with a plus; the text itself where it joins none."""
-    return tuple(part.strip() for part in _AND.split(text))
+    return tuple(part.strip() for part in _AND.split(plain_width(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +63,18 @@ def parse_rack(text: str) -> RackText:
 
     Raises PLAN001 when it is no rack or a count is zero, PLAN005 when it has more than `MOST_GPUS`.
     """
-    stripped = text.strip()
+    stripped = plain_width(text).strip()
+    stripped = _COUNTED_AFTER.sub(r":\1", stripped)
+    stripped = _COUNTED_BEFORE.sub(r"\1x", stripped)
+    first, last = _COUNT_FIRST.fullmatch(stripped), _COUNT_LAST.fullmatch(stripped)
     if match := _NODES_COUNT.fullmatch(stripped):
         gpu, count, nodes = match[3], _count(text, match[2]), _count(text, match[1])
-    elif match := _COUNT_FIRST.fullmatch(stripped):
-        gpu, count, nodes = match[2], _count(text, match[1]), None
-    elif match := _COUNT_LAST.fullmatch(stripped):
-        gpu, count, nodes = match[1], _count(text, match[2]), None
+    elif last and _NUMBERED_CARD.fullmatch(last[1]):
+        gpu, count, nodes = last[1], _count(text, last[2]), None
+    elif first:
+        gpu, count, nodes = first[2], _count(text, first[1]), None
+    elif last:
+        gpu, count, nodes = last[1], _count(text, last[2]), None
     else:
         gpu, count, nodes = stripped, None, None
     if not _is_card(gpu) or count == 0 or nodes == 0:
@@ -82,8 +97,8 @@ def _too_many(text: str) -> HeavyliftError:
 
 
 def _is_card(name: str) -> bool:
-    """Whether it can be a card's name: words with a letter in them and no count."""
-    return (
+    """Whether it can be a card's name: words with a letter in them and no count, or its number."""
+    return _NUMBERED_CARD.fullmatch(name) is not None or (
         _CARD.fullmatch(name) is not None
         and any(character.isalpha() for character in name)
         and _TORN_COUNT.fullmatch(name) is None

@@ -28,6 +28,14 @@ from heavylift.records.plan import PlanRequest, PlanVerdict, Status
         ("MI355Xx8", 1, 8),
         ("B300x8", 1, 8),
         ("B300 ×8", 1, 8),
+        ("８ｘＢ３００", 1, 8),
+        ("8卡B300", 1, 8),
+        ("8张 B300", 1, 8),
+        ("B300 8張", 1, 8),
+        ("2台8卡H200", 2, 8),
+        ("2x4090", 1, 2),
+        ("4090x2", 1, 2),
+        ("4090:2", 1, 2),
     ],
 )
 def test_a_rack_text_gives_nodes_and_gpus_per_node(
@@ -104,6 +112,20 @@ def test_a_misspelt_card_is_answered_with_the_near_one(
     with pytest.raises(HeavyliftError) as caught:
         planning.rack(text)
     assert (caught.value.code, caught.value.params["suggestion"]) == ("FACT011", meant)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("M4 Max 128GB", "1xM4 Max 128GB"), ("24GB", "1x24GB")]
+)
+def test_a_size_without_a_count_is_answered_with_the_way_to_plan_it(
+    planning: Planning, text: str, meant: str
+) -> None:
+    """A card that nobody knows is planned by its memory as soon as a count is said."""
+    with pytest.raises(HeavyliftError) as caught:
+        planning.rack(text)
+    assert (caught.value.code, caught.value.params["suggestion"]) == ("FACT011", meant)
+    _, rack = planning.rack(meant)
+    assert rack is not None
 
 
 @pytest.mark.parametrize("name", ["RTX4090", "rtx 4090", "RTX 6000 Ada", "B300SXM"])
