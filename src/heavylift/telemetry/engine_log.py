@@ -19,6 +19,7 @@ from heavylift.units import GIB, MIB
 _UNITS: Final[Mapping[str, int]] = {"GiB": GIB, "MiB": MIB}
 _ANY_HOST: Final = re.compile(r"//(?:0\.0\.0\.0|\[::\]|\*)(?=[:/]|$)")
 _DIGITS: Final = re.compile(r"\d+")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{0,18})?")
 _ADDRESS: Final = "heavylift-address:"
 """What a submitted job's stand-in writes: where the scheduler has put it."""
 
@@ -133,7 +134,10 @@ class LogReader:
     def _note_figures(self, line: str) -> None:
         for facts, pattern in self._words.figures:
             if match := pattern.search(line):
-                self.figures[facts.figure] = value = float(match["value"].replace(",", ""))
+                number = _number(match["value"])
+                if number is None:
+                    continue
+                self.figures[facts.figure] = value = float(number)
                 if facts.adds_up:
                     replica = self._device(line).partition(".")[0]
                     self.replica_figures.setdefault(facts.figure, {})[replica] = value
@@ -150,8 +154,9 @@ class LogReader:
                 self.phase, self.unit = each.phase, each.unit
                 self.done = self.total = None
                 self.news += 1
-            if found is not None:
-                done, total = int(found["done"]), int(found["total"])
+            counts = None if found is None else (_number(found["done"]), _number(found["total"]))
+            if counts is not None and None not in counts:
+                done, total = (int(each or 0) for each in counts)
                 self.news += (done, total) != (self.done, self.total)
                 self.done, self.total = done, total
             return
@@ -160,12 +165,15 @@ class LogReader:
         key = (facts.term, self._device(line), number)
         if facts.keep == "first" and key in self._terms:
             return
+        size = _number(match["size"])
+        if size is None:
+            return
         scale = _UNITS[facts.unit]
         step = Decimal(1).scaleb(-len(match["size"].partition(".")[2]))
         self._terms[key] = MeasuredTerm(
             term=facts.term,
             device=key[1],
-            bytes=round(Decimal(match["size"]) * scale),
+            bytes=round(size * scale),
             resolution_bytes=round(step * scale),
             line=line.strip(),
         )
@@ -176,8 +184,16 @@ class LogReader:
             if match := pattern.search(line):
                 groups = match.groupdict()
                 outer = [f"{name}{groups[name]}" for name in ("dp", "pp") if groups.get(name)]
-                return ".".join([*outer, f"tp{groups.get('rank') or 0}"])
+                return ".".join([*outer, f"tp{_number(groups.get('rank') or '0') or 0}"])
         return "tp0"
+
+
+def _number(text: str) -> Decimal | None:
+    """A number of a log, with or without commas; None for what is none, or longer than any that an
+    engine prints: a damaged line measures nothing.
+    """
+    digits = text.replace(",", "")
+    return Decimal(digits) if _NUMBER.fullmatch(digits) else None
 
 
 def read(lines: Iterable[str], words: EngineWords) -> LogReader:
