@@ -324,14 +324,22 @@ class Planning:
             return self._knowledge_with(facts, family, variant, inventory)
         if checkpoint is None and not family.formats:
             raise HeavyliftError("PLAN067", {"path": config.path, "family": family.title})
-        facts = model_from_config(config, family, identifier=identifier, formats=("safetensors",))
+        facts = model_from_config(
+            config,
+            family,
+            identifier=identifier,
+            formats=("safetensors",),
+            has_files=checkpoint is not None,
+        )
         own = facts.variants[0]
         known = self._same_network(facts)
         usual = own if known is None else known.variants[0]
         variant = replace(
             usual if checkpoint is not None else own,
             engines=engines if known is None else usual.engines,
+            quantised=own.quantised,
             kv_cache_dtype=own.kv_cache_dtype,
+            method=own.method,
         )
         if checkpoint is None:
             inventory = from_facts(facts, family, own)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heavylift.checkpoint.formats import bytes_of
 from heavylift.checkpoint.gguf import Entry, Scalar, ValueType
 from heavylift.checkpoint.gguf_writer import TensorSpec, build
 from heavylift.errors import HeavyliftError
@@ -62,15 +63,20 @@ def llama_shapes(front: str = "") -> dict[str, Sequence[int]]:
     return {front + name: shape for name, shape in shapes.items()}
 
 
-def write(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> int:
-    """A folder with a config and a file of BF16 tensors without their data. Returns their bytes."""
+def write(
+    folder: Path, config: Mapping[str, Any], shapes: Shapes, dtypes: Mapping[str, str] | None = None
+) -> int:
+    """A folder with a config and a file of BF16 tensors without their data; some of another type.
+    Returns their bytes.
+    """
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     header: dict[str, Any] = {}
     begin = 0
     for name, shape in shapes.items():
-        end = begin + 2 * math.prod(shape)
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, end]}
+        dtype = (dtypes or {}).get(name.rpartition("_proj.")[2], "BF16")
+        end = begin + bytes_of(dtype, shape)
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
         begin = end
     raw = json.dumps(header).encode()
     path = folder / "model.safetensors"
@@ -218,6 +224,73 @@ def test_the_config_stands_for_its_folder(planning: Planning, tmp_path: Path) ->
     for path in (tmp_path, tmp_path / "config.json"):
         assert inspect(str(path), planning.catalog, None).tensor_bytes == whole
         assert plan_of(planning, path).per_gpu.weights_bytes.low == whole
+
+
+# --- forms that nobody described -----------------------------------------------------------------
+
+
+def dressed(pieces: Mapping[str, Callable[[int, int], Sequence[int]]]) -> dict[str, Sequence[int]]:
+    """The tensors of `LLAMA` with others in the place of each matrix of a layer."""
+    found: dict[str, Sequence[int]] = {}
+    for name, shape in llama_shapes().items():
+        if "_proj." not in name:
+            found[name] = shape
+            continue
+        rows, columns = shape
+        module = name.removesuffix(".weight")
+        found.update({f"{module}.{end}": of(rows, columns) for end, of in pieces.items()})
+    return found
+
+
+FORMS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
+    "exl3": (
+        {"quant_method": "exl3", "bits": 3.0},
+        {
+            "trellis": lambda rows, columns: (columns // 16, rows // 16, 48),
+            "suh": lambda _, columns: (columns,),
+            "svh": lambda rows, _: (rows,),
+        },
+        {"trellis": "I16"},
+    ),
+    "hqq": (
+        {"quant_method": "hqq"},
+        {
+            "W_q": lambda rows, columns: (rows * columns // 128, 64),
+            "scale": lambda rows, columns: (rows * columns // 64, 1),
+        },
+        {"W_q": "U8"},
+    ),
+    "torchao": (
+        {"quant_method": "torchao", "quant_type": {}},
+        {"weight:_packed": lambda rows, columns: (rows, columns // 8)},
+        {"weight:_packed": "I32"},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "status"), [("exl3", "unsupported"), ("hqq", "unsupported"), ("torchao", "unverified")]
+)
+def test_a_form_nobody_described_has_the_bytes_of_its_files(
+    planning: Planning, tmp_path: Path, form: str, status: str
+) -> None:
+    """Whether an engine reads it is what its lists say of the name; how many weights it packs is
+    not known. A config without files has no bytes to go by.
+    """
+    stated, pieces, dtypes = FORMS[form]
+    config = {**LLAMA, "quantization_config": stated}
+    whole = write(tmp_path, config, dressed(pieces), dtypes)
+    one = plan_of(planning, tmp_path, engine="vllm")
+    two = plan_of(planning, tmp_path, "2xH100", engine="vllm", layout=PAIR)
+    assert one.per_gpu.weights_bytes.low == one.per_gpu.weights_bytes.high == whole
+    assert two.per_gpu.weights_bytes.high == pytest.approx(whole / 2, rel=0.01)
+    assert one.kv_bytes_per_token == 2 * 2 * 2 * 64 * 2
+    assert one.support.status.value == status
+    assert inspect(str(tmp_path), planning.catalog, None).total_params is None
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(tmp_path))
+    assert caught.value.code == "PLAN060"
 
 
 # --- GGUF ----------------------------------------------------------------------------------------

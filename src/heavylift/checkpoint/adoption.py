@@ -224,7 +224,9 @@ class _Book:
 
 
 def _module(name: str) -> str:
-    return name.rpartition(".")[0]
+    """What a tensor belongs to. Some quantisers hang their tables on the weight itself."""
+    module, hung, _ = name.partition(".weight.")
+    return module if hung else name.rpartition(".")[0]
 
 
 def _by_name(found: HeaderGroup, names: Names | None) -> Iterator[TensorGroup]:

@@ -12,7 +12,11 @@ from datetime import date
 from typing import Any, Final
 
 from heavylift.checkpoint.inventory import Inventory
-from heavylift.checkpoint.quantisation_config import kv_dtype_by_config, quantised_by_config
+from heavylift.checkpoint.quantisation_config import (
+    kv_dtype_by_config,
+    method_by_config,
+    quantised_by_config,
+)
 from heavylift.errors import HeavyliftError
 from heavylift.facts.consistency import MOST_LAYERS
 from heavylift.facts.expressions import ExpressionError, evaluate
@@ -165,9 +169,16 @@ def text_part(config: ConfigFile, nests: tuple[str, ...]) -> Iterator[ConfigFile
 
 
 def model_from_config(
-    config: ConfigFile, family: FamilyFacts, *, identifier: str, formats: tuple[str, ...]
+    config: ConfigFile,
+    family: FamilyFacts,
+    *,
+    identifier: str,
+    formats: tuple[str, ...],
+    has_files: bool = False,
 ) -> ModelFacts:
     """The facts of the model a config describes. `formats` are those of the files beside it.
+
+    `has_files`: the bytes are those of files, and a form of weights that is not known is no error.
 
     Raises PLAN051 for a family whose configs nobody has described, PLAN052 for a field that is
     missing, PLAN053 for one of the wrong kind or size.
@@ -211,7 +222,9 @@ def model_from_config(
         names=(),
         dims={name: fact(value, "as in the config") for name, value in dims.items()},
         layers=layers,
-        variants=tuple(_variant(config, family, entry, layers) for entry in formats),
+        variants=tuple(
+            _variant(config, family, entry, layers, has_files=has_files) for entry in formats
+        ),
         totals=None,
         max_context=fact(config.number(family.config_dims["max_context"]), "tokens"),
         hf_architecture=_architecture(config),
@@ -350,17 +363,27 @@ def _variant(
     family: FamilyFacts,
     file_format: str,
     layers: Mapping[str, Fact[tuple[int, ...]]],
+    *,
+    has_files: bool,
 ) -> VariantFacts:
     patterns = [
         pattern for entry in family.formats if entry.id == file_format for pattern in entry.tensors
     ]
     numbers = {name: fact.value for name, fact in layers.items()}
+    method = None
+    try:
+        quantised = quantised_by_config(config.find, config.path, patterns, numbers, family.schemes)
+    except HeavyliftError as error:
+        if not has_files or error.code != "PLAN060":
+            raise
+        quantised, method = (), method_by_config(config.find)
     return VariantFacts(
         id="native",
         title=file_format,
         format=file_format,
         engines=(),
-        quantised=quantised_by_config(config.find, config.path, patterns, numbers, family.schemes),
+        quantised=quantised,
+        method=method,
         kv_cache_dtype=kv_dtype_by_config(config.find),
         kind=FactKind.DERIVED,
         source=config.path,

@@ -165,6 +165,13 @@ def quantised_by_config(
     return tuple(_rules(taken, everywhere))
 
 
+def method_by_config(find: Callable[[str], Any]) -> str:
+    """What a config calls its form; a question mark where it has no name for it."""
+    document = next((found for place in _PLACES if (found := find(place)) is not None), None)
+    method = _method(document) if isinstance(document, Mapping) else None
+    return method[:_LONGEST_ENTRY] if isinstance(method, str) else "?"
+
+
 def kv_dtype_by_config(find: Callable[[str], Any]) -> str | None:
     """The KV dtype that a checkpoint brings scales for; None when it names none that is known."""
     document = next((found for place in _PLACES if (found := find(place)) is not None), None)

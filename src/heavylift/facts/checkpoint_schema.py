@@ -56,13 +56,15 @@ class TensorWords(Rule):
     """Ends of names that belong together, and the config fields that count parts of a model.
 
     `side_tensors` end the names of scales, zero points and the like: stored bytes that are no
-    parameters. `four_bit_states` are those of them that say that a byte packs two weights.
-    `experts_per_token`, `experts`, `layers`, `bits` and `group_size` are names of config fields;
-    `nests` are tables of a config in which they may stand, `quantisation` those that describe the
-    packing.
+    parameters. `unread_weights` end the names of packed weights whose packing nobody described: how
+    many there are is not known. `four_bit_states` are those side tensors that say that a byte packs
+    two weights. `experts_per_token`, `experts`, `layers`, `bits` and `group_size` are names of
+    config fields; `nests` are tables of a config in which they may stand, `quantisation` those that
+    describe the packing.
     """
 
     side_tensors: tuple[str, ...]
+    unread_weights: tuple[str, ...]
     four_bit_states: tuple[str, ...]
     nests: tuple[str, ...]
     quantisation: tuple[str, ...]

@@ -269,8 +269,10 @@ class VariantFacts(Rule):
     counts. `kv_cache_dtype`: what the checkpoint brings scales for, which engines take unless told
     otherwise. `bytes_total` is the published size of all files, where the tensor list is not known.
     `bytes_more` is how much more the files may hold: what a form known by its name alone may have
-    left as it was. `dims` are dimensions in which the form's tensors differ from the model's own; a
-    published recipe that names no form says nothing of it.
+    left as it was. `method` is what a checkpoint calls its form where nobody described it: its
+    files say the bytes, engines' lists whether they read it. `dims` are dimensions in which the
+    form's tensors differ from the model's own; a published recipe that names no form says nothing
+    of it.
     """
 
     id: str
@@ -285,6 +287,7 @@ class VariantFacts(Rule):
     kv_cache_dtype: str | None = None
     bytes_total: int | None = None
     bytes_more: int | None = None
+    method: str | None = None
     repo: str | None = None
 
 

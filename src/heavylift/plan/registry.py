@@ -70,6 +70,9 @@ def _form_refused(subject: Subject, registry: RegistryFacts) -> str | None:
     table = registry.quantisations
     if table is None:
         return None
+    method = subject.variant.method
+    if method is not None and not registry.lists(table, method, subject.version_text):
+        return "form_not_in_registry"
     for scheme in dict.fromkeys(rule.scheme for rule in subject.variant.quantised):
         methods = subject.knowledge.methods.get(scheme)
         if not methods:

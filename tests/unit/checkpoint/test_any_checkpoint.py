@@ -1,8 +1,8 @@
 """Checkpoints of architectures without a model in the catalogue: what they keep of a text.
 
 The configs hold the fields of the published ones (copies in ai-dynamo/aiconfigurator 095f58a) or
-the defaults of transformers 5.24.0; what is expected is counted by hand from the model files of vLLM
-0.32.0 and transformers 5.24.0, layer by layer.
+the defaults of transformers 5.24.0; what is expected is counted by hand from the model files of
+vLLM 0.32.0 and transformers 5.24.0, layer by layer.
 """
 
 from __future__ import annotations
