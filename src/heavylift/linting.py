@@ -203,7 +203,7 @@ def _planned_card(gpu: GpuFacts) -> Card:
     return Card(
         id=gpu.id,
         title=gpu.title,
-        names=(*gpu.aliases, *gpu.text_names, gpu.id),
+        names=(*gpu.aliases, gpu.id),
         vendor=gpu.vendor,
         architecture=gpu.architecture,
         memory_bytes=gpu.memory_visible.value,

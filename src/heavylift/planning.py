@@ -496,10 +496,6 @@ class Planning:
             stated = stated_bytes(parsed.gpu) if error.code == "FACT011" else None
             if stated is None:
                 raise
-            if parsed.count is None:
-                # A size without a count is planned as soon as somebody says how many.
-                params = {**error.params, "suggestion": f"1x{parsed.gpu}"}
-                raise HeavyliftError("FACT011", params) from error
             unnamed = self._unnamed(stated, parsed.gpu)
             return unnamed.gpu, resolve_rack(parsed, unnamed.gpu, unnamed.node)
         return gpu, resolve_rack(parsed, gpu, self.catalog.node(gpu.node))
@@ -587,15 +583,12 @@ class Planning:
     def fit(self, text: str, context_tokens: int | None = None) -> FitList:
         """Every model and variant of the catalogue that a rack holds, the most capable first.
 
-        On a machine with shared memory also those that fit once its driver gives more of it.
-        Raises PLAN007 for a card without a count, and what `rack` raises.
+        On a machine with shared memory also those that fit once its driver gives more of it. A card
+        without a count is one card, and the answer says so. Raises what `rack` raises.
         """
         gpu, rack = self.rack(text)
         if rack is None:
-            node = self._machines[gpu.id].node
-            if node.gpus_per_node.value > 1:
-                raise HeavyliftError("PLAN007", {"text": text, "gpu": gpu.title})
-            rack = count_rack(gpu, node, 1, text=text)
+            rack = count_rack(gpu, self._machines[gpu.id].node, 1, text=text)
         share = self._share(gpu)
         have = of_rack(text, rack, self._machines[gpu.id], share)
         most = have.memory_bytes // rack.gpu_count

@@ -7,7 +7,7 @@ from typing import Any
 
 from heavylift.cli.text import keys, of_facts, text
 from heavylift.records.launch import Setting
-from heavylift.records.plan import Note, Support
+from heavylift.records.plan import Note, Status, Support
 from heavylift.records.recipe import EngineChoice, Recipe, RecipeRefusal
 
 _NOTHING = "-"
@@ -31,8 +31,10 @@ def origin(setting: Setting) -> str:
 
 
 def status(support: Support, shown: str) -> str:
-    """Who says it runs."""
+    """Who says it runs, or that it does not: nobody but the plan where there is no source."""
     source = support.recipe or support.source
+    if not source and shown == Status.UNSUPPORTED:
+        return text("recipe.status.by_plan", word=text("verdict.unsupported"))
     return text(f"recipe.status.{shown}", source=source, as_of=support.as_of)
 
 

@@ -363,7 +363,6 @@ class GpuFacts:
     device, and racks count devices. `memory_share` names the rule of a machine whose memory is
     shared by processor and GPU: the nameplate is then the machine's, and visible what the driver
     gives unasked. No `memory_bandwidth` = nobody said. `pci_ids` are `vendor:device`, by spaces.
-    `text_names` are names it has in running texts only: a bare number is no name to type.
     """
 
     id: str
@@ -371,7 +370,6 @@ class GpuFacts:
     vendor: str
     architecture: str
     aliases: tuple[str, ...]
-    text_names: tuple[str, ...] = ()
     memory_nameplate: Fact[float]
     memory_visible: Fact[int]
     memory_bandwidth: Fact[float] | None = None

@@ -20,8 +20,6 @@ _COUNTED_BEFORE: Final = re.compile(
     r"([0-9]+)\s*(?:[卡张張块塊片枚台]|[机機節节](?:器|点|點)?)\s*(?=\S)"
 )
 _COUNTED_AFTER: Final = re.compile(r"\s*[xX×*:]?\s*([0-9]+)\s*[卡张張块塊片枚]$")
-# Some cards are called by their number alone: `2x4090`.
-_NUMBERED_CARD: Final = re.compile(r"[1-9][0-9]{3}")
 # Numbers are plain digits: `\d` would read digits of every script.
 _NODES_COUNT: Final = re.compile(r"([0-9]+)\s*[xX×*]\s*([0-9]+)\s*[xX×*]\s*(\S.*)")
 _COUNT_FIRST: Final = re.compile(r"([0-9]+)(?:\s*[xX×*]\s*|\s+)(\S.*)")
@@ -29,6 +27,8 @@ _COUNT_FIRST: Final = re.compile(r"([0-9]+)(?:\s*[xX×*]\s*|\s+)(\S.*)")
 # stands apart or follows a digit or another x.
 _COUNT_LAST: Final = re.compile(r"(\S.*?)\s*(?:[:×*]|(?<=[\s0-9xX])[xX])\s*([0-9]+)")
 _CARD: Final = re.compile(r"[A-Za-z0-9][\w./()-]*\+?(?: +[\w./()-]+\+?)*", re.ASCII)
+# No machine has so many cards: the number is the card's.
+_NUMBERED: Final = re.compile(r"[0-9]{4}")
 # What is left of a count that was not understood: `8x`, `x8`, `8xH200` inside a name, `H200 x`.
 # Names of cards have longer numbers before an X (RX 7900XTX), or letters behind it (RX 7900 XTX).
 _TORN_COUNT: Final = re.compile(
@@ -69,7 +69,7 @@ def parse_rack(text: str) -> RackText:
     first, last = _COUNT_FIRST.fullmatch(stripped), _COUNT_LAST.fullmatch(stripped)
     if match := _NODES_COUNT.fullmatch(stripped):
         gpu, count, nodes = match[3], _count(text, match[2]), _count(text, match[1])
-    elif last and _NUMBERED_CARD.fullmatch(last[1]):
+    elif last and _NUMBERED.fullmatch(last[1]):
         gpu, count, nodes = last[1], _count(text, last[2]), None
     elif first:
         gpu, count, nodes = first[2], _count(text, first[1]), None
@@ -97,10 +97,12 @@ def _too_many(text: str) -> HeavyliftError:
 
 
 def _is_card(name: str) -> bool:
-    """Whether it can be a card's name: words with a letter in them and no count, or its number."""
-    return _NUMBERED_CARD.fullmatch(name) is not None or (
+    """Whether it can be a card's name: with a letter, or numbered as cards are; and no count."""
+    return (
         _CARD.fullmatch(name) is not None
-        and any(character.isalpha() for character in name)
+        and (
+            any(character.isalpha() for character in name) or _NUMBERED.fullmatch(name) is not None
+        )
         and _TORN_COUNT.fullmatch(name) is None
         and _COUNT_LAST.fullmatch(name) is None
     )

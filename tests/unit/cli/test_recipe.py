@@ -63,6 +63,13 @@ def test_a_refused_recipe_writes_nothing_and_says_what_works(tmp_path: Path) -> 
     assert result.stdout.splitlines()[-1].startswith("next: heavylift recipe kimi-k3 --on 2x8xH200")
 
 
+def test_what_only_the_plan_refuses_names_no_source() -> None:
+    """An engine without a record of a run is refused by numbers, and the status says so."""
+    result = run("kimi-k3", "--on", "8xb200", "--engine", "tensorrt-llm")
+    assert result.return_value == Exit.NEGATIVE
+    assert "UNSUPPORTED  by the numbers below" in result.stdout
+
+
 def test_json_has_the_contract_of_programs() -> None:
     """files, argv per rank, env, status and sources."""
     recipe: dict[str, Any] = json.loads(run(*B300, "--json").stdout)

@@ -230,11 +230,12 @@ def test_shared_memory_that_must_be_raised_says_so(planning: Planning) -> None:
     assert "ud-q1-0" in raised
 
 
-def test_a_card_without_a_count_is_no_rack_to_fill(planning: Planning) -> None:
-    """B200 of how many is not said."""
-    with pytest.raises(HeavyliftError) as caught:
-        planning.fit("B200")
-    assert caught.value.code == "PLAN007"
+@pytest.mark.parametrize("said", ["RTX 4090", "rtx4090", "4090", "B200", "24GB"])
+def test_a_card_without_a_count_is_one_card_to_fill(planning: Planning, said: str) -> None:
+    """Who asks what a card holds has one, as its name is written or by its memory alone."""
+    found = planning.fit(said)
+    assert found.rack.gpu_count == 1
+    assert found.rack.label.startswith("1x")
 
 
 # --- rules of thumb ------------------------------------------------------------------------------

@@ -114,20 +114,6 @@ def test_a_misspelt_card_is_answered_with_the_near_one(
     assert (caught.value.code, caught.value.params["suggestion"]) == ("FACT011", meant)
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"), [("M4 Max 128GB", "1xM4 Max 128GB"), ("24GB", "1x24GB")]
-)
-def test_a_size_without_a_count_is_answered_with_the_way_to_plan_it(
-    planning: Planning, text: str, meant: str
-) -> None:
-    """A card that nobody knows is planned by its memory as soon as a count is said."""
-    with pytest.raises(HeavyliftError) as caught:
-        planning.rack(text)
-    assert (caught.value.code, caught.value.params["suggestion"]) == ("FACT011", meant)
-    _, rack = planning.rack(meant)
-    assert rack is not None
-
-
 @pytest.mark.parametrize("name", ["RTX4090", "rtx 4090", "RTX 6000 Ada", "B300SXM"])
 def test_digits_in_a_name_are_no_count(name: str) -> None:
     """Cards are numbered by their makers, also behind an x."""
