@@ -147,7 +147,22 @@ def uncovered(config: ConfigFile, family: FamilyFacts) -> Uncovered | None:
         # True is 1 to Python and not to a config.
         if not any(type(value) is type(each) and value == each for each in allowed):
             return Uncovered(field=name, value=repr(value)[:40])
-    return None
+    found = (_strange(config, rule) for rule in family.config_layers.values())
+    return next(filter(None, found), None)
+
+
+def _strange(config: ConfigFile, rule: ConfigLayers) -> Uncovered | None:
+    """The first word of a list of layers that is none of those a rule knows."""
+    entries = None if rule.field is None else config.find(rule.field)
+    if entries is None or not rule.others:
+        return None if rule.or_else is None else _strange(config, rule.or_else)
+    if not isinstance(entries, list | str):
+        return None
+    known = {*rule.equals, *rule.others}
+    strange = next((str(each) for each in entries[:MOST_LAYERS] if str(each) not in known), None)
+    if strange is None:
+        return None
+    return Uncovered(field=str(rule.field), value=repr(strange)[:40])
 
 
 def text_part(config: ConfigFile, nests: tuple[str, ...]) -> Iterator[ConfigFile]:

@@ -161,13 +161,14 @@ class ConfigLayers:
     `start` = from the first, no `stop` = to the last layer.
 
     With `equals`, `field` has an entry (or a letter) for every layer, and those that are one of
-    the words belong. `every` names a field with a number n: every n-th layer. `beyond` names a
-    field with a count of layers that follow the last. `other_than` = all layers but those of the
-    sets named. `absent` says what the set is where the fields are not there: `all` or `none`; or
-    `or_else` says how else it is stated then. `at` names the place of the layer among each n,
-    counted from 0; without it, it is the last. `without_last` names a field with how many of the
-    last layers do not belong, whatever the list says. Fields may be alternatives, `a|b`: the first
-    that is there counts.
+    the words belong; `others` are the words it may have besides, where it may not have any: a
+    network with a layer of another kind is not the one described. `every` names a field with a
+    number n: every n-th layer. `beyond` names a field with a count of layers that follow the
+    last. `other_than` = all layers but those of the sets named. `absent` says what the set is
+    where the fields are not there: `all` or `none`; or `or_else` says how else it is stated then.
+    `at` names the place of the layer among each n, counted from 0; without it, it is the last.
+    `without_last` names a field with how many of the last layers do not belong, whatever the list
+    says. Fields may be alternatives, `a|b`: the first that is there counts.
     """
 
     field: str | None = None
@@ -175,6 +176,7 @@ class ConfigLayers:
     start: str | None = None
     stop: str | None = None
     equals: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     every: str | None = None
     beyond: str | None = None
     other_than: tuple[str, ...] = ()

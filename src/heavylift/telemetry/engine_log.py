@@ -14,12 +14,12 @@ from typing import Final
 
 from heavylift.facts.log_schema import LogBook, LogTerm
 from heavylift.records.receipt import MeasuredTerm
+from heavylift.telemetry.values import printed_number
 from heavylift.units import GIB, MIB
 
 _UNITS: Final[Mapping[str, int]] = {"GiB": GIB, "MiB": MIB}
 _ANY_HOST: Final = re.compile(r"//(?:0\.0\.0\.0|\[::\]|\*)(?=[:/]|$)")
 _DIGITS: Final = re.compile(r"\d+")
-_NUMBER: Final = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{0,18})?")
 _ADDRESS: Final = "heavylift-address:"
 """What a submitted job's stand-in writes: where the scheduler has put it."""
 
@@ -134,7 +134,7 @@ class LogReader:
     def _note_figures(self, line: str) -> None:
         for facts, pattern in self._words.figures:
             if match := pattern.search(line):
-                number = _number(match["value"])
+                number = printed_number(match["value"])
                 if number is None:
                     continue
                 self.figures[facts.figure] = value = float(number)
@@ -154,7 +154,11 @@ class LogReader:
                 self.phase, self.unit = each.phase, each.unit
                 self.done = self.total = None
                 self.news += 1
-            counts = None if found is None else (_number(found["done"]), _number(found["total"]))
+            counts = (
+                None
+                if found is None
+                else (printed_number(found["done"]), printed_number(found["total"]))
+            )
             if counts is not None and None not in counts:
                 done, total = (int(each or 0) for each in counts)
                 self.news += (done, total) != (self.done, self.total)
@@ -165,7 +169,7 @@ class LogReader:
         key = (facts.term, self._device(line), number)
         if facts.keep == "first" and key in self._terms:
             return
-        size = _number(match["size"])
+        size = printed_number(match["size"])
         if size is None:
             return
         scale = _UNITS[facts.unit]
@@ -184,16 +188,8 @@ class LogReader:
             if match := pattern.search(line):
                 groups = match.groupdict()
                 outer = [f"{name}{groups[name]}" for name in ("dp", "pp") if groups.get(name)]
-                return ".".join([*outer, f"tp{_number(groups.get('rank') or '0') or 0}"])
+                return ".".join([*outer, f"tp{printed_number(groups.get('rank') or '0') or 0}"])
         return "tp0"
-
-
-def _number(text: str) -> Decimal | None:
-    """A number of a log, with or without commas; None for what is none, or longer than any that an
-    engine prints: a damaged line measures nothing.
-    """
-    digits = text.replace(",", "")
-    return Decimal(digits) if _NUMBER.fullmatch(digits) else None
 
 
 def read(lines: Iterable[str], words: EngineWords) -> LogReader:

@@ -189,9 +189,10 @@ KEPT: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
     ),
     "Ring 2.5 keeps a latent in the last of each ten layers, matrices in the others": (
         decoder(
-            "bailing_moe_linear",
+            "bailing_hybrid",
             80,
             64,
+            architectures=["BailingMoeV2_5ForCausalLM"],
             head_dim=128,
             layer_group_size=10,
             num_experts=256,
@@ -201,11 +202,27 @@ KEPT: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
         ),
         {"mla_latent": (8, 576, 0), "lightning": (72, 64 * 128 * 128)},
     ),
+    "Ring mini linear 2.0 keeps 4 heads in the last of each five layers": (
+        decoder(
+            "bailing_moe_linear",
+            20,
+            16,
+            hidden_size=2048,
+            num_key_value_heads=4,
+            head_dim=128,
+            layer_group_size=5,
+            num_experts=256,
+            num_experts_per_tok=8,
+            moe_intermediate_size=512,
+        ),
+        {"gqa": (4, 2 * 4 * 128, 0), "lightning": (16, 16 * 128 * 128)},
+    ),
     "Ling 3 is KDA but for the last of each six layers": (
         decoder(
             "bailing_hybrid",
             42,
             32,
+            architectures=["BailingMoeV3ForCausalLM"],
             head_dim=128,
             layer_group_size=6,
             short_conv_kernel_size=4,
@@ -235,7 +252,7 @@ KEPT: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
                 n_routed_experts=288,
                 num_experts_per_tok=8,
                 moe_intermediate_size=2048,
-                layer_types=([LINEAR] * 3 + ["indexed_attention"]) * 11 + [LINEAR],
+                layer_types=([LINEAR] * 3 + ["deepseek_sparse_attention"]) * 11 + [LINEAR],
                 indexer_types=["full"] * 45,
                 **{**MLA, "qk_rope_head_dim": 0},
             ),
@@ -464,13 +481,17 @@ def test_letters_and_words_describe_the_same_hybrid() -> None:
         ("gemma3_text", "use_bidirectional_attention", True),
         ("hunyuan_v1_dense", "use_cla", True),
         ("glm5_next_text", "index_topk_freq", 4),
+        ("qwen3_next", "layer_types", "novel_attention"),
+        ("nemotron_h", "hybrid_override_pattern", "?"),
+        ("inkling_text", "layer_types", "hybrid_novel"),
     ],
 )
 def test_what_a_description_does_not_cover_is_told_by_its_field(
     model_type: str, field: str, value: object
 ) -> None:
     """A network of the same name that works otherwise is not taken for the one described."""
-    document = {"model_type": model_type, field: value}
+    stated = [FULL, value] if field == "layer_types" else value
+    document = {"model_type": model_type, field: stated}
     config = ConfigFile(path="x", document=document, read_on=date(2026, 11, 30))
     family = CATALOG.family_for_hf_type(model_type)
     assert family is not None
