@@ -92,6 +92,9 @@ THIS_MACHINE: Final = "this-machine"
 _UNNAMED: Final = "card-of-"
 """What the id of a card begins with that only its memory is known of; its bytes follow."""
 
+_TOWERS: Final = ("vision", "audio")
+"""Parts beside a language model, by their role and the table of a config that describes them."""
+
 T = TypeVar("T")
 V = TypeVar("V", int, float, str)
 
@@ -324,6 +327,8 @@ class Planning:
             return self._knowledge_with(facts, family, variant, inventory)
         if checkpoint is None and not family.formats:
             raise HeavyliftError("PLAN067", {"path": config.path, "family": family.title})
+        if checkpoint is None:
+            self.remarks += _towers_left_out(config, family)
         facts = model_from_config(
             config,
             family,
@@ -836,6 +841,17 @@ def _with_whole_context(plan: Plan, knowledge: Knowledge) -> Plan:
     params: dict[str, Scalar] = {"context": plan.context_tokens, "whole": most}
     note = Note(code=f"whole_context_{whole.capacity_verdict}", params=params)
     return replace(plan, notes=(*plan.notes, note))
+
+
+def _towers_left_out(config: ConfigFile, family: FamilyFacts) -> Iterator[Defect]:
+    """Towers of a config without files whose tensors the family does not list: the plan is then of
+    the language model alone.
+    """
+    roles = {pattern.role for entry in family.formats for pattern in entry.tensors}
+    for role in _TOWERS:
+        field = f"{role}_config"
+        if role not in roles and isinstance(config.document.get(field), Mapping):
+            yield Defect(file=config.path, problem="tower_not_counted", observed=field)
 
 
 def _not_described(config: ConfigFile, other: Uncovered | None) -> HeavyliftError:

@@ -226,6 +226,20 @@ def test_the_config_stands_for_its_folder(planning: Planning, tmp_path: Path) ->
         assert plan_of(planning, path).per_gpu.weights_bytes.low == whole
 
 
+def test_a_tower_without_files_is_said_to_be_left_out(tmp_path: Path) -> None:
+    """Of a config alone its weights are not known; where the family lists them nothing is said."""
+    planning = Planning()
+    document = {**LLAMA, "model_type": "mistral3", "vision_config": {"hidden_size": 64}}
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    planning.knowledge(str(tmp_path))
+    found = [(each.problem, each.detail, each.is_remark) for each in planning.remarks]
+    assert found == [("tower_not_counted", "vision_config", True)]
+    whole = write(tmp_path, document, {**llama_shapes(), "vision_tower.w": (64, 64)})
+    planning = Planning()
+    assert planning.knowledge(str(tmp_path)).model.inventories["native"].bytes_total == whole
+    assert planning.remarks == []
+
+
 # --- forms that nobody described -----------------------------------------------------------------
 
 
