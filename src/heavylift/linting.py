@@ -80,12 +80,17 @@ class Linting:
         catalog = self.catalog
         commands = catalog.command_engines()
         abbreviating = {engine.table for engine in commands.engines if engine.abbreviates}
+        exact = {engine.table for engine in commands.engines if engine.exact}
         return Library(
             engines=commands.engines,
             devices=commands.devices,
             tables=Loaded(
                 catalog.ids("flags"),
-                lambda table: FlagTable(catalog.flags(table), abbreviates=table in abbreviating),
+                lambda table: FlagTable(
+                    catalog.flags(table),
+                    abbreviates=table in abbreviating,
+                    exact=table in exact,
+                ),
             ),
             models=catalog.command_models(),
             cards=(*self._catalogued_cards(), *self._other_cards()),

@@ -18,6 +18,9 @@ class FlagFacts:
     or `json`. `since` is the first read version with it (None = the oldest read has it), `until`
     the first without it. `negatable`: `--no-…` exists. `choices` of every version read; empty =
     free. `variable` is the environment variable that says the same.
+
+    `alias_since`: the first read version with an alias that is older or younger than the name.
+    `choice_since` and `choice_until` bound a choice as `since` and `until` do the flag.
     """
 
     type: str = "str"
@@ -29,6 +32,9 @@ class FlagFacts:
     negatable: bool = False
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    alias_since: dict[str, str] = field(default_factory=dict)
+    choice_since: dict[str, str] = field(default_factory=dict)
+    choice_until: dict[str, str] = field(default_factory=dict)
 
     @property
     def takes_value(self) -> bool:
@@ -37,10 +43,21 @@ class FlagFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SettingsFileFacts(Rule):
+    """The keys of the file of settings that an engine takes, by their path (`outer.inner`), over
+    the versions in `read`, oldest first: the file refuses every other key.
+    """
+
+    read: tuple[str, ...]
+    keys: dict[str, FlagFacts]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FlagTableFacts:
     """The flags and variables of an engine over the versions in `read`, oldest first.
 
-    `partial`: more exist than are listed, so an absent name says nothing.
+    `partial`: more exist than are listed, so an absent name says nothing; `env_partial`: that holds
+    for the variables alone. `file`: the engine's file of settings, where it takes one.
     """
 
     engine: str
@@ -51,6 +68,8 @@ class FlagTableFacts:
     flags: dict[str, FlagFacts]
     env: dict[str, FlagFacts] = field(default_factory=dict)
     partial: bool = False
+    env_partial: bool = False
+    file: SettingsFileFacts | None = None
 
 
 # --- what commands found elsewhere are checked against -------------------------------------------
@@ -79,7 +98,8 @@ class CommandEngineFacts:
     wraps the engine. `settings` maps what rules speak of (`tensor_parallel`) to its flags.
     `env_prefixes` mark variables that only this engine reads. `refuses_foreign_code`: a model with
     code of its own does not start until it is trusted. `abbreviates`: unambiguous beginnings of
-    flags are taken.
+    flags are taken. `exact`: a flag is only taken in its own spelling, dashes and underscores told
+    apart.
     """
 
     id: str
@@ -94,6 +114,7 @@ class CommandEngineFacts:
     env_prefixes: tuple[str, ...] = ()
     settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     abbreviates: bool = False
+    exact: bool = False
     refuses_foreign_code: bool = False
 
 

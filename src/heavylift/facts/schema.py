@@ -743,8 +743,9 @@ class RecipeFacts(Rule):
     `tensor_parallel_size` = no layout is stated.
 
     `settings` are the values a plan takes (gpu_memory_utilization, max_num_seqs, …), each under
-    the name the engine's flag stands for; `arguments` (one flag with its value each) and
-    `environment` are the engine's own words. `reported_kv_tokens`: what the run's log or guide
+    the name the engine's flag stands for; `arguments` (one flag with its value each), `keys` (of
+    its file of settings, by path) and `environment` are the engine's own words. A key's value may
+    be `{max_num_seqs}`: that of the launch. `reported_kv_tokens`: what the run's log or guide
     printed.
     """
 
@@ -766,6 +767,7 @@ class RecipeFacts(Rule):
     image: str | None = None
     settings: dict[str, int | float | str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    keys: dict[str, str | int | float | bool] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     reported_kv_tokens: int | None = None
     reason: str = ""

@@ -24,15 +24,18 @@ class ServingRule(Rule):
 
     Words are features of the launch (`text_only`, `multi_node`, `dcp`, `expert`, `pipeline`,
     `prefill`, `decode`, `draft:NAME`, `gpu:ID`); `!word` = it does not hold. A flag with an empty
-    value takes none. `forbids` maps a setting to a pattern of values that this scope refuses.
-    `why` is the key of its text.
+    value takes none. `keys` are those of the engine's file of settings, by path. `forbids` maps a
+    setting to a pattern of values that this scope refuses. `remark` is what must be read before a
+    start, by its key. `why` is the key of its text.
     """
 
     id: str
     why: str
     when: tuple[str, ...] = ()
     flags: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, str | int | float | bool] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    remark: str | None = None
     forbids: dict[str, str] = field(default_factory=dict)
 
 

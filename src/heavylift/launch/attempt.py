@@ -69,6 +69,9 @@ _BROKEN: Final = frozenset(
 _BUSY: Final = frozenset({WireFailure.OVERLOADED, WireFailure.RATE_LIMITED})
 
 
+_MPI_TARGET: Final = "slurm"
+
+
 class Attempt:
     """The processes of one start and what is known of them."""
 
@@ -123,10 +126,12 @@ class Attempt:
     # --- start and end ---------------------------------------------------------------------------
 
     def check(self) -> None:
-        """What can be known before anything is started: the program, the port.
+        """What can be known before anything is started: who starts it, the program, the port.
 
-        Raises RUN010, RUN033.
+        Raises REC116 for ranks that only MPI can start, RUN010, RUN033.
         """
+        if any(kept.rank.tasks > 1 for kept in self._kept):
+            raise HeavyliftError("REC116", {"engine": self._spec.engine, "target": _MPI_TARGET})
         for kept in self._kept:
             if kept.rank.host not in processes.LOCAL:
                 continue

@@ -170,12 +170,22 @@ class Case:
         for text in (self.hints.version, tag):
             if not text:
                 continue
+            if self.table is not None and self.table.is_read(text.removeprefix("v")):
+                # As it is called by those who read it, a candidate among them.
+                return Version(text, text.removeprefix("v"))
             found = _VERSION.search(text)
             if found and not _BRANCH.search(text.replace(found[0], "")):
                 return Version(text, found[1])
             if _BRANCH.search(text) or (text == tag and not _floats(text)):
                 return Version(text)
         return Version()
+
+    @property
+    def read_version(self) -> str | None:
+        """The stated version where its names were read; None stands for the newest that was."""
+        number = self.version.number
+        read = number is not None and self.table is not None and self.table.is_read(number)
+        return number if read else None
 
     @property
     def _image_tag(self) -> str:

@@ -40,7 +40,14 @@ def support(subject: Subject, layout: Layout) -> Support:
 def recipes_on_card(subject: Subject) -> tuple[RecipeFacts, ...]:
     """Recipes of the subject's engine and variant that name its card."""
     return subject.knowledge.remembered(
-        ("on_card", subject.engine.id, subject.variant.id, subject.gpu.id, subject.rack.parts),
+        (
+            "on_card",
+            subject.engine.id,
+            subject.variant.id,
+            subject.version_text,
+            subject.gpu.id,
+            subject.rack.parts,
+        ),
         lambda: tuple(
             recipe for recipe in whole_service_recipes(subject) if subject.gpu.id in recipe.gpu_ids
         ),
@@ -110,19 +117,22 @@ def _by_rule(rule: EngineSupportRule) -> Support:
 
 
 def whole_service_recipes(subject: Subject) -> list[RecipeFacts]:
-    """Recipes of the subject's engine that speak of it: of its variant, and not of one half of a
-    service whose prefill and decode are split.
+    """Recipes of the subject's engine that speak of it: of its variant and version, and not of one
+    half of a service whose prefill and decode are split.
+
+    A release that came before the first a recipe is for ran nothing of it.
     """
     if subject.cards:
         return []  # nobody published one of several kinds of card
     return subject.knowledge.remembered(
-        ("recipes", subject.engine.id, subject.variant.id),
+        ("recipes", subject.engine.id, subject.variant.id, subject.version_text),
         lambda: [
             recipe
             for recipe in subject.knowledge.book.recipes
             if recipe.engine == subject.engine.id
             and recipe.phase is None
             and speaks_of(recipe, subject.variant)
+            and (not subject.version_is_read or subject.scope.holds(recipe))
         ],
     )
 
@@ -166,7 +176,15 @@ def publication_rank(subject: Subject, layout: Layout) -> int:
     """
     here = (subject.gpu.id, subject.rack.gpus_per_node)
     return subject.knowledge.remembered(
-        ("published", subject.engine.id, subject.variant.id, here, subject.rack.parts, layout),
+        (
+            "published",
+            subject.engine.id,
+            subject.variant.id,
+            subject.version_text,
+            here,
+            subject.rack.parts,
+            layout,
+        ),
         lambda: min(_publication_ranks(subject, layout), default=UNPUBLISHED),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from heavylift.errors import HeavyliftError
 from heavylift.recipe.flags import Found, Presence
@@ -21,6 +21,9 @@ DEFAULT: Final = "engine default"
 ENGINE_RULE: Final = "engine rule"
 USER: Final = "user"
 EXPOSURE: Final = "exposure"
+
+SettingValue: TypeAlias = str | int | float | bool
+"""A value in a file of settings."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +51,7 @@ class Sheet:
     notes: list[Note] = field(default_factory=list)
     _flags: dict[str, _Entry] = field(default_factory=dict)
     _env: dict[str, _Entry] = field(default_factory=dict)
+    _keys: dict[str, tuple[SettingValue, Reason]] = field(default_factory=dict)
     _placed: dict[str, tuple[list[str], Reason]] = field(default_factory=dict)
 
     # --- stating ---------------------------------------------------------------------------------
@@ -59,14 +63,15 @@ class Sheet:
         """
         found = self._require(written)
         text = _shown(value)
-        if found.facts.choices and text is not None and text not in found.facts.choices:
+        choices = self.job.table.choices(found.facts, self.job.table_version)
+        if found.facts.choices and text is not None and text not in choices:
             raise HeavyliftError(
                 "REC011",
                 {
                     "flag": written,
                     "value": text,
                     "engine": self.job.serving.title,
-                    "choices": ", ".join(found.facts.choices[:12]),
+                    "choices": ", ".join(choices[:12]),
                 },
             )
         self._state(found, written, text, reason)
@@ -97,6 +102,32 @@ class Sheet:
             self._env[name] = _Entry(written=name, value=value, reason=reason)
         elif known.value != value:
             self._note_conflict(name, known, value, reason)
+
+    def key(self, path: str, value: SettingValue, reason: Reason) -> None:
+        """State a key of the engine's file of settings that must be there.
+
+        Raises REC010 when this version does not have it, or nobody read whether it has.
+        """
+        presence = self.job.table.key_presence(path, self.job.table_version)
+        if presence is not Presence.PRESENT:
+            raise HeavyliftError(
+                "REC010",
+                {
+                    "flag": path,
+                    "engine": self.job.serving.title,
+                    "version": self.job.table_version,
+                    "presence": presence.value,
+                },
+            )
+        self._state_key(path, value, reason)
+
+    def offer_key(self, path: str, value: SettingValue, reason: Reason) -> None:
+        """State a key that somebody else's recipe has; one this version lacks is noted."""
+        presence = self.job.table.key_presence(path, self.job.table_version)
+        if presence is not Presence.PRESENT:
+            self._note_dropped("dropped_flag", path, presence, reason, None)
+            return
+        self._state_key(path, value, reason)
 
     def placed(self, written: str, value: str | None, reason: Reason) -> tuple[str, ...]:
         """The words of a flag that tells ranks apart. Raises REC010 when the version lacks it."""
@@ -138,12 +169,27 @@ class Sheet:
         """The variables, by name."""
         return {name: entry.value or "" for name, entry in sorted(self._env.items())}
 
+    def settings_file(self) -> dict[str, Any]:
+        """The keys of the file of settings, nested as their paths say."""
+        tree: dict[str, Any] = {}
+        for path, (value, _) in self._keys.items():
+            *outer, last = path.split(".")
+            here = tree
+            for name in outer:
+                here = here.setdefault(name, {})
+            here[last] = value
+        return tree
+
     def settings(self) -> tuple[Setting, ...]:
-        """Every flag and variable with its reason."""
+        """Every flag, key of the file of settings, and variable with its reason."""
         role = self.job.role
         placed = [
             _Entry(written=name, value=" / ".join(values) or None, reason=reason)
             for name, (values, reason) in self._placed.items()
+        ]
+        keys = [
+            _Entry(written=path, value=canonical_json(value), reason=reason)
+            for path, (value, reason) in self._keys.items()
         ]
         variables = [self._env[name] for name in sorted(self._env)]
         return tuple(
@@ -156,7 +202,7 @@ class Sheet:
                 as_of=entry.reason.as_of,
                 role=role,
             )
-            for entry in (*self._flags.values(), *placed, *variables)
+            for entry in (*self._flags.values(), *placed, *keys, *variables)
         )
 
     # --- inside ----------------------------------------------------------------------------------
@@ -180,7 +226,12 @@ class Sheet:
         found = table.flag(written)
         if found is None:
             return None, Presence.UNKNOWN if table.facts.partial else Presence.ABSENT
-        return found, table.flag_presence(found.name, version)
+        return found, table.presence(found, version)
+
+    def _has_own_name(self, found: Found) -> bool:
+        """True when this version has the flag under its main name, not under an alias alone."""
+        table, version = self.job.table, self.job.table_version
+        return table.flag_presence(found.name, version) is Presence.PRESENT
 
     def _takes(self, other: str, value: str | None, reason: Reason) -> bool:
         """State the flag that took another's place; False where it lacks too."""
@@ -194,11 +245,19 @@ class Sheet:
         if found.facts.type == "json" and value is not None:
             value = _canonical(value)
         known = self._flags.get(found.name)
-        spelt = found.name if not found.negated else written
+        spelt = written if found.negated or not self._has_own_name(found) else found.name
         if known is None:
             self._flags[found.name] = _Entry(written=spelt, value=value, reason=reason)
         elif (known.written, _plain(known.value)) != (spelt, _plain(value)):
             self._note_conflict(spelt, known, value, reason)
+
+    def _state_key(self, path: str, value: SettingValue, reason: Reason) -> None:
+        known = self._keys.get(path)
+        if known is None:
+            self._keys[path] = (value, reason)
+        elif known[0] != value:
+            ours = _Entry(written=path, value=canonical_json(known[0]), reason=known[1])
+            self._note_conflict(path, ours, canonical_json(value), reason)
 
     def _note_conflict(self, name: str, known: _Entry, value: str | None, reason: Reason) -> None:
         self.note(

@@ -166,10 +166,15 @@ class Reciping:
 
 
 def _refused_support(refused: RecipeRefusal, told: Support) -> Support:
-    """What is known of a launch that is refused: the refusal's own source, the plan's beside it."""
+    """What is known of a launch that is refused: the refusal's own source, the plan's beside it.
+
+    A release that lists the model says nothing of a layout that the numbers refuse.
+    """
     broken = refused.code == "reported_broken"
     if not broken and told.status not in (*RAN, Status.UNVERIFIED, Status.UNKNOWN):
         return told
+    if not broken and told.status in (Status.UNVERIFIED, Status.UNKNOWN):
+        return Support(status=Status.UNSUPPORTED, source="", as_of="", note=told.note)
     return Support(
         status=Status.BROKEN if broken else Status.UNSUPPORTED,
         source=str(refused.source),

@@ -61,17 +61,19 @@ class Shelf:
         plan: Plan,
         derived: Mapping[str, str],
     ) -> Job:
-        """Everything a launch is made from. Raises REC016 for a version whose names nobody read."""
+        """Everything a launch is made from. Raises REC016 for a version whose names were not read:
+        flags, or the keys of a file of settings where the engine takes one.
+        """
         serving = self.serving(engine)
         table = self.table(serving.table)
         version = serving.table_versions.get(plan.engine_version, plan.engine_version)
-        if not table.is_read(version):
+        if version not in table.read_whole:
             raise HeavyliftError(
                 "REC016",
                 {
                     "engine": serving.title,
                     "version": plan.engine_version,
-                    "read": ", ".join(serving.table_versions or table.facts.read),
+                    "read": ", ".join(serving.table_versions or table.read_whole),
                 },
             )
         machine = knowledge.machines[plan.rack.gpu]

@@ -99,7 +99,8 @@ class RankSpec:
     unique in the launch (`serve-0`, `prefill-1`, `router-0`), `role` one of serve, prefill, decode,
     router, store; `node` counts the machines of the role from 0; `gpus` are the cards it takes
     (None = not known, 0 = none). `serves`: it answers HTTP on its port `api`. `package` is the
-    pinned requirement that pip gets its program from, where no image holds it.
+    pinned requirement that pip gets its program from, where no image holds it. `tasks`: how often
+    MPI starts it on its machine, one task to a card.
     """
 
     rank: int
@@ -116,6 +117,7 @@ class RankSpec:
     serves: bool | None = None
     image: str | None = None
     package: str | None = None
+    tasks: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -64,7 +64,7 @@ def test_a_refused_recipe_writes_nothing_and_says_what_works(tmp_path: Path) -> 
 
 
 def test_what_only_the_plan_refuses_names_no_source() -> None:
-    """An engine without a record of a run is refused by numbers, and the status says so."""
+    """A release that lists the model is no source of what the numbers refuse."""
     result = run("kimi-k3", "--on", "8xb200", "--engine", "tensorrt-llm")
     assert result.return_value == Exit.NEGATIVE
     assert "UNSUPPORTED  by the numbers below" in result.stdout

@@ -206,13 +206,35 @@ def test_tokenspeed_counts_as_its_source_does(make_plan: Callable[..., Plan]) ->
 def test_tensorrt_llm_takes_a_fraction_of_what_is_left_after_load(
     make_plan: Callable[..., Plan],
 ) -> None:
-    """0.25 of what the weights leave, as its guide sets it; its release was not read."""
+    """0.25 of what weights and states leave, as its guide sets it: states lie outside the pool."""
     plan = make_plan("kimi-k3", "8xGB300", engine="trtllm", vision=False)
-    left = plan.per_gpu.visible_bytes - plan.per_gpu.weights_bytes.low
+    held = plan.per_gpu.weights_bytes.low + plan.per_gpu.recurrent_state_bytes.low
     assert plan.budgets[0].base == "free_after_load"
-    assert plan.budgets[0].bytes == int(0.25 * left)
-    assert plan.verdict is PlanVerdict.UNKNOWN
-    assert plan.support.note == "version_unread"
+    assert plan.budgets[0].inside == ("kv_cache",)
+    assert plan.budgets[0].bytes == int(0.25 * (plan.per_gpu.visible_bytes - held))
+    assert (plan.support.status, plan.page_tokens) == ("verified", 64)
+
+
+def test_tensorrt_llm_has_kimi_k3_from_a_candidate_on(make_plan: Callable[..., Plan]) -> None:
+    """K3 takes the candidate that has it, other models the release; the release refuses K3."""
+    assert make_plan("kimi-k3", "16xGB200", engine="trtllm").engine_version == "1.3.0rc27"
+    other = make_plan("qwen3-32b", "2xH200", engine="trtllm")
+    assert (other.engine_version, other.page_tokens) == ("1.2.1", 32)
+    assert (other.max_num_batched_tokens, other.max_num_seqs) == (8192, 2048)
+    old = make_plan("kimi-k3", "16xGB300", engine="trtllm", engine_version="1.2.1")
+    assert (old.verdict, old.support.note) == (PlanVerdict.UNSUPPORTED, "not_in_registry")
+    unread = make_plan("kimi-k3", "16xGB300", engine="trtllm", engine_version="0.20.0")
+    assert unread.verdict is PlanVerdict.UNKNOWN
+
+
+def test_a_release_before_the_first_of_a_recipe_ran_nothing_of_it(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """The recipes of vLLM are from 0.27.1 on: what 0.27.0 does with the model nobody published."""
+    layout = {"tensor": 8, "engine": "vllm", "vision": False}
+    assert make_plan("kimi-k3", "8xB300", **layout).support.status == "verified"
+    before = make_plan("kimi-k3", "8xB300", engine_version="0.27.0", **layout)
+    assert before.support.status == "unverified"
 
 
 def test_tensorrt_llm_has_no_pool_where_nothing_is_left(make_plan: Callable[..., Plan]) -> None:
@@ -237,12 +259,11 @@ def test_ollama_counts_as_llamacpp_does(make_plan: Callable[..., Plan]) -> None:
     [("tokenspeed", "0.1.1"), ("tensorrt-llm", "1.2.1"), ("ollama", "0.32.15")],
 )
 def test_versions_are_those_of_releases(planning: Planning, engine: str, version: str) -> None:
-    """The release list or the wheel says so; what was not read is marked."""
+    """The release list, the wheel or the release's own pages say so, and every one was read."""
     facts = planning.catalog.engine(engine)
     assert facts.default_version == version
-    (listed,) = facts.versions
-    assert listed.read == (engine != "tensorrt-llm")
-    assert listed.source != "recalled"
+    assert version in [each.id for each in facts.versions]
+    assert all(each.read and each.source != "recalled" for each in facts.versions)
 
 
 # --- cards ---------------------------------------------------------------------------------------

@@ -1833,6 +1833,12 @@ def test_kv_dtype_that_is_refused(
         ({"env": {}}, "env.required", "doctor.env.required.unset", Severity.FAIL),
         ({}, "ckpt.remote_code", "doctor.ok", Severity.OK),
         (
+            {"argv": ("trtllm-serve", "--trust_remote_code")},
+            "ckpt.remote_code",
+            "doctor.ok",
+            Severity.OK,
+        ),
+        (
             {"argv": ("vllm", "serve")},
             "ckpt.remote_code",
             "doctor.ckpt.remote_code.not_allowed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -338,12 +339,83 @@ def test_llamacpp_shares_one_pot_of_context(make_recipe: Make) -> None:
 
 
 def test_tensorrt_has_its_settings_in_a_file(make_recipe: Make) -> None:
-    """Attention data parallelism has no flag; the file is named by a token."""
+    """As its guide for the layout has them, with the sequences and blocks of the plan; MPI starts a
+    task per card.
+    """
     recipe = make_recipe("kimi-k3", "16xGB300", "tensorrt-llm", tensor=1, data=16, expert=16)
     assert recipe.launch is not None
-    assert '"enable_attention_dp":true' in recipe.launch.files["trtllm.yaml"]
+    assert json.loads(recipe.launch.files["trtllm.yaml"]) == {
+        "enable_attention_dp": True,
+        "disable_overlap_scheduler": False,
+        "enable_chunked_prefill": True,
+        "cuda_graph_config": {"enable_padding": True, "max_batch_size": 32},
+        "moe_config": {"max_num_tokens": 33024, "use_low_precision_moe_combine": True},
+        "kv_cache_config": {"enable_block_reuse": False, "tokens_per_block": 64},
+    }
     assert _value(recipe, "--config") == "{file:trtllm.yaml}"
+    assert _value(recipe, "--tensor_parallel_size") == "16"
     assert recipe.launch.rendezvous[0].kind == "mpi"
+    assert {rank.tasks for rank in recipe.launch.ranks} == {4}
+    assert _notes(recipe, "source_build")
+    explained = {setting.name: setting.origin for setting in recipe.launch.settings}
+    assert explained["moe_config.max_num_tokens"] == "published"
+    assert explained["kv_cache_config.tokens_per_block"] == "computed"
+
+
+@pytest.mark.parametrize(
+    ("rack", "layout", "identifier", "sequences"),
+    [
+        ("16xGB300", {"tensor": 1, "data": 16, "expert": 16}, "trtllm-gb300-dep16", 32),
+        ("16xGB300", {"tensor": 16, "expert": 16}, "trtllm-gb300-tep16", 32),
+        ("8xGB300", {"tensor": 8, "expert": 8}, "trtllm-gb300-tep8", 16),
+        ("16xGB200", {"tensor": 16, "expert": 16}, "trtllm-gb200-tep16", 128),
+    ],
+)
+def test_each_published_layout_of_tensorrt_is_derived_again(
+    make_recipe: Make, rack: str, layout: dict[str, int], identifier: str, sequences: int
+) -> None:
+    """For the version that has the model, verified, with keys and share as its source states."""
+    recipe = make_recipe("kimi-k3", rack, "tensorrt-llm", **layout)
+    assert recipe.launch is not None
+    assert recipe.launch.engine_version == "1.3.0rc27"
+    assert recipe.launch.support is not None
+    assert (recipe.launch.support.status, recipe.launch.support.recipe) == ("verified", identifier)
+    assert _value(recipe, "--free_gpu_memory_fraction") == "0.25"
+    assert _value(recipe, "--max_batch_size") == str(sequences)
+    assert _value(recipe, "--reasoning_parser") == _value(recipe, "--tool_parser") == "kimi_k3"
+    keys = json.loads(recipe.launch.files["trtllm.yaml"])
+    assert keys["enable_chunked_prefill"] is True
+    assert keys["kv_cache_config"]["tokens_per_block"] == 64
+    assert keys["cuda_graph_config"]["max_batch_size"] == sequences
+    assert ("enable_attention_dp" in keys) == ("data" in layout)
+
+
+def test_the_release_of_tensorrt_has_the_kv_dtype_in_its_file(make_recipe: Make) -> None:
+    """1.2.1 has no flag for it; the image is the project's of that version."""
+    recipe = make_recipe("qwen3-32b", "2xH200", "tensorrt-llm", kv_cache_dtype="fp8")
+    assert recipe.launch is not None
+    assert recipe.launch.engine_version == "1.2.1"
+    assert recipe.launch.image == "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"
+    assert "--kv_cache_dtype" not in recipe.launch.ranks[0].argv
+    keys = json.loads(recipe.launch.files["trtllm.yaml"])
+    assert keys == {"kv_cache_config": {"dtype": "fp8", "tokens_per_block": 32}}
+    assert recipe.launch.ranks[0].tasks == 1
+
+
+@pytest.mark.parametrize("version", ["0.20.0", "1.1.0", "1.3.0rc26"])
+def test_no_recipe_for_a_tensorrt_that_was_not_read_whole(make_recipe: Make, version: str) -> None:
+    """Its flags, or the keys of its file, are unknown; the versions that were read are named."""
+    with pytest.raises(HeavyliftError) as caught:
+        make_recipe("qwen3-32b", "2xH200", "tensorrt-llm", engine_version=version)
+    assert caught.value.code == "REC016"
+    assert caught.value.params["read"] == "1.2.1, 1.3.0rc27"
+
+
+def test_kimi_k3_on_tensorrt_keeps_its_kv_in_16_bit(make_recipe: Make) -> None:
+    """8 bit KV is on the project's list of what is not there yet."""
+    with pytest.raises(HeavyliftError) as caught:
+        make_recipe("kimi-k3", "16xGB300", "tensorrt-llm", kv_cache_dtype="fp8")
+    assert caught.value.code == "REC012"
 
 
 def test_the_embedded_engine_runs_where_it_is_installed(reciping: Reciping) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from heavylift.lint.case import Case
 from heavylift.lint.command import FALSE
 from heavylift.lint.finding import LintFinding
+from heavylift.recipe.flags import Presence
 from heavylift.records.finding import Severity
 from heavylift.units import GB
 
@@ -60,6 +61,9 @@ def _parsers(case: Case) -> Iterator[LintFinding]:
         if rule == "no_reasoning_parser" and not names:
             continue
         name = _own_parser(case, setting, names)
+        if names and name is None:
+            # The engine has none of the model's: there is nothing to name.
+            continue
         yield LintFinding(
             rule=rule,
             severity=Severity.INFO,
@@ -111,8 +115,19 @@ def _parser_family(case: Case) -> Iterator[LintFinding]:
 def _own_parser(case: Case, setting: str, names: tuple[str, ...]) -> str | None:
     """The first of the model's parsers that this engine has."""
     found = case.table.flag(case.flag_of(setting)) if case.table is not None else None
-    choices = found.facts.choices if found is not None else ()
-    return next((name for name in names if not choices or name in choices), None)
+    if found is None or case.table is None:
+        return next(iter(names), None)
+    choices = case.table.choices(found.facts, case.read_version)
+    later = found.facts.choice_since if case.read_version is None else {}
+    return next(
+        (
+            name
+            for name in names
+            if (not choices or name in choices)
+            and not (name in later and case.version.precedes(later[name]))
+        ),
+        None,
+    )
 
 
 def _auto_tools(case: Case) -> Iterator[LintFinding]:
@@ -256,4 +271,15 @@ def _refuses(case: Case) -> bool:
 
 
 def _knows(case: Case, setting: str) -> bool:
-    return case.engine is not None and bool(case.engine.settings.get(setting))
+    """Whether the engine has a word for a setting, in the version stated: one that was not read has
+    none that came with a later one.
+    """
+    if case.engine is None or not case.engine.settings.get(setting):
+        return False
+    found = case.table.flag(case.flag_of(setting)) if case.table is not None else None
+    if found is None or case.table is None:
+        return True
+    since = found.facts.since
+    if since is not None and case.read_version is None and case.version.precedes(since):
+        return False
+    return case.table.presence(found, case.read_version) is Presence.PRESENT

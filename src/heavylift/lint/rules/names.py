@@ -37,24 +37,24 @@ class _Names:
     @property
     def version(self) -> str | None:
         """The version to look names up in; None (the newest) where the stated one was not read."""
-        number = self.case.version.number
-        return number if number is not None and self.table.is_read(number) else None
+        return self.case.read_version
 
     @property
     def certainty(self) -> Severity:
         """How sure an absent name is.
 
         Sure when the stated version was read; likely when none is stated, or one after those read;
-        a remark when it is a build without a number, a wrapped engine, or before those read.
+        a remark when it is a build without a number, a wrapped engine, or one that was not read and
+        is older than the newest that was.
         """
         case, number = self.case, self.case.version.number
         if case.version.is_unnumbered or case.command.launcher is not None:
             return Severity.INFO
         if number is None:
             return Severity.WARN
-        if self.table.is_read(number):
+        if self.version is not None:
             return Severity.FAIL
-        return Severity.INFO if case.version.precedes(self.table.facts.read[0]) else Severity.WARN
+        return Severity.INFO if case.version.precedes(self.table.newest) else Severity.WARN
 
     @property
     def likelihood(self) -> Severity:
@@ -178,10 +178,19 @@ def _unknown_flag(option: Option, known: _Names) -> Iterator[LintFinding]:
         "unknown_flag",
         severity,
         option.written,
-        text="unknown_flag_near" if near else None,
+        text=_unknown_text(near, known),
         other=near,
+        version=known.case.version.number,
         mend=(f"rename {option.written} {near}",) if near else (),
     )
+
+
+def _unknown_text(near: str | None, known: _Names) -> str | None:
+    """What is said of a flag that no table has: of a version nobody read, that nothing is known."""
+    if near is not None:
+        return "unknown_flag_near"
+    unread = known.case.version.number is not None and known.version is None
+    return "unknown_flag_unread" if unread else None
 
 
 def _known_flag(option: Option, found: Found, known: _Names) -> Iterator[LintFinding]:
@@ -194,7 +203,7 @@ def _known_flag(option: Option, found: Found, known: _Names) -> Iterator[LintFin
             other=option.name,
             mend=(f"rename {written} {option.name}",),
         )
-    presence = known.table.flag_presence(option.name, known.version)
+    presence = known.table.presence(found, known.version)
     if presence is Presence.GONE:
         # Without a version stated it may be for one of those that have it.
         stated = known.case.version.number is not None
@@ -211,7 +220,7 @@ def _known_flag(option: Option, found: Found, known: _Names) -> Iterator[LintFin
             written,
             text="flag_not_yet",
             detail=option.name,
-            since=facts.since,
+            since=found.alias_since or facts.since,
         )
     elif facts.replaced_by is not None:
         yield known.finding(
@@ -237,14 +246,15 @@ def _value(option: Option, value: str, facts: FlagFacts, known: _Names) -> Itera
     """A value that is none of the flag's choices."""
     if "$" in value or option.member is not None:
         return
-    choices = [choice.lower() for choice in facts.choices]
+    taken = known.table.choices(facts, known.version)
+    choices = [choice.lower() for choice in taken]
     if not choices:
         yield from _members(option, known)
         return
     given = value.split() if facts.type == "list" else [value]
     if all(each.lower() in choices for each in given):
         return
-    near = difflib.get_close_matches(value, facts.choices, n=1, cutoff=_NEAR_CHOICE)
+    near = difflib.get_close_matches(value, taken, n=1, cutoff=_NEAR_CHOICE)
     rule = next(
         (
             rule
@@ -279,7 +289,7 @@ def _value(option: Option, value: str, facts: FlagFacts, known: _Names) -> Itera
             known.likelihood,
             option.written,
             value=value,
-            other=", ".join(facts.choices[:_SHOWN_CHOICES]),
+            other=", ".join(taken[:_SHOWN_CHOICES]),
         )
 
 

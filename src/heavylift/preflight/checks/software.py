@@ -362,7 +362,9 @@ def ckpt_remote_code(view: View, _check: CheckFacts) -> Outcome:
     spec = view.target.spec
     if spec is None:
         return info("asks", ", ".join(asking))
-    if not any("--trust-remote-code" in rank.argv for rank in spec.ranks):
+    # Engines write it with dashes or with underscores.
+    words = {word.replace("_", "-") for rank in spec.ranks for word in rank.argv}
+    if "--trust-remote-code" not in words:
         return bad("not_allowed", ", ".join(asking))
     if spec.model_revision is None:
         return bad("not_pinned", ", ".join(asking), severity=Severity.WARN)

@@ -8,6 +8,7 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.recipe.deadline import Deadline
+from heavylift.recipe.flags import Found
 from heavylift.recipe.job import Job
 from heavylift.recipe.published import Followed, followed
 from heavylift.recipe.sheet import (
@@ -18,6 +19,7 @@ from heavylift.recipe.sheet import (
     PUBLISHED,
     USER,
     Reason,
+    SettingValue,
     Sheet,
 )
 from heavylift.records.launch import RankSpec, Rendezvous
@@ -25,6 +27,9 @@ from heavylift.records.launch import RankSpec, Rendezvous
 OURS: Final = "heavylift"
 KEY_SECRET: Final = "api-key"  # noqa: S105 - the name of a secret, not one
 API: Final = "api"
+
+_SEQUENCES: Final = "{max_num_seqs}"
+"""Stands for the sequences of the launch in a published key."""
 
 _LAYOUT_SETTINGS: Final = (
     "tensor",
@@ -123,7 +128,9 @@ def moe_backend(sheet: Sheet) -> None:
     if plan.moe_backend is None or not flags or reason.origin == DEFAULT:
         return
     found = job.table.flag(flags[0])
-    if found is not None and (not found.facts.choices or plan.moe_backend in found.facts.choices):
+    if found is None:
+        return
+    if not found.facts.choices or plan.moe_backend in _choices(job, found):
         sheet.flag(flags[0], plan.moe_backend, reason)
 
 
@@ -172,9 +179,14 @@ def _offered(job: Job, setting: str, names: tuple[str, ...]) -> str | None:
     found = job.table.flag(flags[0]) if flags else None
     if found is None:
         return None
-    listed = found.facts.choices
-    free = not listed and not job.table.facts.partial
+    listed = _choices(job, found)
+    free = not found.facts.choices and not job.table.facts.partial
     return next((name for name in names if name in listed or free), None)
+
+
+def _choices(job: Job, found: Found) -> tuple[str, ...]:
+    """What the version planned takes as a flag's value; empty where any goes."""
+    return job.table.choices(found.facts, job.table_version)
 
 
 def engine_rules(sheet: Sheet) -> None:
@@ -208,8 +220,12 @@ def engine_rules(sheet: Sheet) -> None:
                 )
         for flag, value in rule.flags.items():
             sheet.offer(flag, value or None, reason)
+        for path, key_value in rule.keys.items():
+            sheet.offer_key(path, key_value, reason)
         for name, value in rule.environment.items():
             sheet.env(name, value, reason)
+        if rule.remark is not None:
+            sheet.note(rule.remark, engine=job.serving.title, version=job.plan.engine_version)
 
 
 def _asked(job: Job, setting: str) -> str | None:
@@ -237,6 +253,10 @@ def follow(sheet: Sheet) -> Followed | None:
         if spelt is not None and spelt.name in own:
             continue
         sheet.offer(name, value or None, reason)
+    for path, key_value in recipe.keys.items():
+        filled = _filled(job, key_value)
+        if filled is not None:
+            sheet.offer_key(path, filled, reason)
     for name, value in recipe.environment.items():
         if name not in job.serving.deadline_variables:
             sheet.env(name, value, reason)
@@ -250,6 +270,13 @@ def follow(sheet: Sheet) -> Followed | None:
             version=job.plan.engine_version,
         )
     return found
+
+
+def _filled(job: Job, value: SettingValue) -> SettingValue | None:
+    """A published key's value with the launch's own in place of what stands for it; None where the
+    launch says nothing of it.
+    """
+    return job.plan.max_num_seqs if value == _SEQUENCES else value
 
 
 def deadline(sheet: Sheet) -> None:

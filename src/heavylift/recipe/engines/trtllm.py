@@ -1,8 +1,11 @@
-"""TensorRT-LLM: started once per rank by MPI, settings in a YAML file beside the command."""
+"""TensorRT-LLM: one process per card, started by MPI; settings in a YAML file beside the command.
+
+The file is JSON, which is YAML.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from heavylift.recipe.engines.common import (
     API,
@@ -23,7 +26,7 @@ _MPI_PORT: Final = 0
 
 
 def build(sheet: Sheet) -> Built:
-    """One entry per machine; the launcher gives each GPU its MPI rank and serves on the first."""
+    """One entry per machine, started once per GPU; the launcher serves on the first."""
     job = sheet.job
     layout, why = job.plan.layout, computed("layout")
     port = job.engine_port
@@ -37,18 +40,13 @@ def build(sheet: Sheet) -> Built:
     if layout.expert_parallel_size > 1:
         sheet.flag("--moe_expert_parallel_size", layout.expert_parallel_size, why)
     sheet.flag("--gpus_per_node", job.gpus_per_node, why)
-    if job.plan.max_num_batched_tokens is not None:
-        reason = planned(job, "max_num_batched_tokens", "batched_tokens")
-        sheet.flag("--max_num_tokens", job.plan.max_num_batched_tokens, reason)
-    budget = next((each for each in job.plan.budgets if each.fraction is not None), None)
-    if budget is not None and budget.fraction is not None:
-        reason = planned(job, budget.name, "memory_fraction")
-        sheet.flag("--free_gpu_memory_fraction", round(budget.fraction, 3), reason)
     sheet.flag("--config", file_token(CONFIG), computed("config_file"))
+    _keys(sheet)
     finish(sheet)
+    _kv_dtype(sheet)
     entry = job.command.entries[0].split()
     launcher = (LAUNCHER,) if job.nodes > 1 else ()
-    words = (*launcher, *entry, "serve", str(job.model_path), *sheet.words())
+    words = (*launcher, *entry, str(job.model_path), *sheet.words())
     head = rank_name(job, 0)
     return Built(
         ranks=tuple(
@@ -59,6 +57,8 @@ def build(sheet: Sheet) -> Built:
                 node=node,
                 host=rank_name(job, node),
                 gpus=job.cards,
+                # MPI takes one task to a card; on one machine the server starts them itself.
+                tasks=job.cards if job.nodes > 1 else 1,
                 serves=node == 0,
                 argv=words,
                 env=sheet.environment(),
@@ -68,19 +68,23 @@ def build(sheet: Sheet) -> Built:
             for node in range(job.nodes)
         ),
         rendezvous=Rendezvous(kind="mpi", head=head, port=_MPI_PORT) if job.nodes > 1 else None,
-        files={CONFIG: _config(sheet)},
+        files={CONFIG: canonical_json(sheet.settings_file()) + "\n"},
     )
 
 
-def _config(sheet: Sheet) -> str:
-    """What the command line has no flag for. JSON is YAML."""
+def _keys(sheet: Sheet) -> None:
+    """What the command line has no flag for, in every version that was read."""
     job = sheet.job
-    layout = job.plan.layout
-    config: dict[str, Any] = {
-        "enable_attention_dp": layout.data_parallel_size > 1,
-        "kv_cache_config": {
-            "dtype": job.serving.kv_dtype_words.get(job.plan.kv_cache_dtype, "auto"),
-            "tokens_per_block": job.plan.page_tokens or 64,
-        },
-    }
-    return canonical_json(config) + "\n"
+    if job.plan.layout.data_parallel_size > 1:
+        sheet.key("enable_attention_dp", True, computed("layout"))
+    if job.plan.page_tokens is not None:
+        sheet.key("kv_cache_config.tokens_per_block", job.plan.page_tokens, computed("block"))
+
+
+def _kv_dtype(sheet: Sheet) -> None:
+    """The KV dtype in the file of settings, where the version has no flag for it."""
+    job = sheet.job
+    if not sheet.has("--kv_cache_dtype"):
+        word = job.serving.kv_dtype_words.get(job.plan.kv_cache_dtype, job.plan.kv_cache_dtype)
+        reason = planned(job, "kv_cache_dtype", "kv_dtype")
+        sheet.key("kv_cache_config.dtype", word, reason)

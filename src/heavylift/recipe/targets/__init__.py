@@ -35,9 +35,12 @@ def render(
 ) -> Rendering:
     """The launch as files of `target`. `access`: how its cards are reached; None = it takes none.
 
-    Raises REC100 for a target that is not known, and REC101 to REC114 for a launch that the target
-    cannot write: a name, an address, a port, an image or a number of cards is missing.
+    Raises REC100 for a target that is not known, REC116 for ranks that only MPI can start, and
+    REC101 to REC114 for a launch that the target cannot write: a name, an address, a port, an image
+    or a number of cards is missing.
     """
     if target not in TARGETS:
         raise HeavyliftError("REC100", {"target": target, "known": ", ".join(TARGETS)})
+    if target != slurm.TARGET and any(rank.tasks > 1 for rank in spec.ranks):
+        raise HeavyliftError("REC116", {"engine": spec.engine, "target": slurm.TARGET})
     return TARGETS[target](LaunchView(spec=spec, options=options, access=access))

@@ -1,4 +1,7 @@
-"""Target `slurm`: a batch script; a task per node, ranks from Slurm, the head from scontrol."""
+"""Target `slurm`: a batch script; a task per node, ranks from Slurm, the head from scontrol.
+
+Ranks that MPI starts have a task per card; Slurm is their launcher (PMIx).
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,7 @@ def _batch(
     directives = [
         f"--job-name={options.name}",
         f"--nodes={len(main)}",
-        "--ntasks-per-node=1",
+        f"--ntasks-per-node={_tasks(main)}",
         "--exclusive",
         *_resources(view, main),
         *([f"--partition={options.partition}"] if options.partition else []),
@@ -115,8 +118,9 @@ def _batch(
     words = [
         [
             f"--nodes={len(main)}",
-            f"--ntasks={len(main)}",
-            "--ntasks-per-node=1",
+            f"--ntasks={len(main) * _tasks(main)}",
+            f"--ntasks-per-node={_tasks(main)}",
+            *(["--mpi=pmix"] if _tasks(main) > 1 else []),
             *_resources(view, main),
             *_container(view, main, runtime),
             "bash",
@@ -152,6 +156,11 @@ def _batch(
         run,
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _tasks(main: tuple[RankSpec, ...]) -> int:
+    """Tasks of a node. Nodes of one step are alike: the most that any rank has."""
+    return max(rank.tasks for rank in main)
 
 
 def _resources(view: LaunchView, ranks: tuple[RankSpec, ...]) -> list[str]:
@@ -194,7 +203,10 @@ def _enroot(image: str) -> str:
 
 
 def _dispatcher(view: LaunchView, main: tuple[RankSpec, ...]) -> TargetFile:
-    """The script that every task runs: it becomes the script of its rank."""
+    """The script that every task runs: it becomes the script of its rank. All tasks of a node are
+    of one rank where MPI starts several.
+    """
+    number = "SLURM_PROCID" if _tasks(main) == 1 else "SLURM_NODEID"
     cases = [
         f'  {index}) exec bash "$here/{shell.script_path(rank)}" ;;'
         for index, rank in enumerate(main)
@@ -202,6 +214,6 @@ def _dispatcher(view: LaunchView, main: tuple[RankSpec, ...]) -> TargetFile:
     text = common.script(
         view,
         [HERE_LINE],
-        ['case "$SLURM_PROCID" in', *cases, f"  *) exit {_NO_SUCH_RANK} ;;", "esac"],
+        [f'case "${number}" in', *cases, f"  *) exit {_NO_SUCH_RANK} ;;", "esac"],
     )
     return TargetFile(path=DISPATCH_FILE, text=text, mode=common.SCRIPT_MODE)

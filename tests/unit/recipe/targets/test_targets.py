@@ -574,6 +574,22 @@ def test_slurm_asks_for_nodes_cards_and_one_task_each(spec_of: SpecOf, rendered:
     assert "--container-image=vllm/vllm-openai:v0.32.0@sha256:" in text
 
 
+def test_mpi_has_a_task_per_card_and_slurm_starts_them(spec_of: SpecOf, rendered: Rendered) -> None:
+    """All tasks of a node are of its rank; no other target starts them."""
+    spec = spec_of("vllm-two-nodes")
+    spec = replace(spec, ranks=tuple(replace(rank, tasks=4) for rank in spec.ranks))
+    rendering = rendered("slurm", spec)
+    text = file(rendering, "job.sbatch")
+    assert "#SBATCH --ntasks-per-node=4" in text
+    for word in ("--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--mpi=pmix"):
+        assert f"  {word} \\\n" in text
+    assert 'case "$SLURM_NODEID" in' in file(rendering, "ranks.sh")
+    for target in ("shell", "docker", "kubernetes"):
+        with pytest.raises(HeavyliftError) as caught:
+            rendered(target, spec)
+        assert caught.value.code == "REC116"
+
+
 def test_slurm_leaves_hosts_to_the_cluster(spec_of: SpecOf, rendered: Rendered) -> None:
     """Stated hosts contradict the cluster's choice, there and in Kubernetes."""
     spec = spec_of("vllm-two-nodes")
