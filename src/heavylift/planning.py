@@ -365,7 +365,7 @@ class Planning:
         family, other = self._covering(config)
         if family is not None:
             return family, config, None
-        if other is None and has_files:
+        if has_files:
             for part in text_part(config, self.catalog.tensor_names().words.nests):
                 inner, _ = self._covering(part)
                 if inner is not None:
