@@ -99,7 +99,7 @@ def plan_of(planning: Planning, model: Path, on: str = "1xH100", **given: Any) -
     [
         ({"model_type": "llava", "text_config": LLAMA, "vision_config": {}}, "language_model."),
         ({"model_type": "internvl_chat", "llm_config": LLAMA}, "language_model."),
-        ({"model_type": "mistral3", "text_config": LLAMA}, "model.language_model."),
+        ({"model_type": "mistral3", "text_config": LLAMA}, "language_model."),
         ({"model_type": "omni", "thinker_config": {"text_config": LLAMA}}, "thinker."),
     ],
 )
