@@ -47,7 +47,7 @@ from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.card_names import stated_bytes
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
-from heavylift.facts.copies import Copy
+from heavylift.facts.copies import Copy, form_of
 from heavylift.facts.registry_schema import RegistryFacts
 from heavylift.facts.schema import (
     EngineFacts,
@@ -347,11 +347,18 @@ class Planning:
             method=own.method,
         )
         if checkpoint is None:
+            self.remarks += self._form_left_out(own, identifier)
             inventory = from_facts(facts, family, own)
         else:
             names = names_of(self.catalog.tensor_names(), with_cuts=not family.formats, model=facts)
             inventory = inventory_of(checkpoint, facts, family, names)
         return self._knowledge_with(known or facts, family, variant, inventory)
+
+    def _form_left_out(self, variant: VariantFacts, name: str) -> Iterator[Defect]:
+        """A form that the name of a folder speaks of and the config in it does not."""
+        form = form_of(name, self.catalog.forms())
+        if form is not None and not variant.quantised:
+            yield Defect(file=variant.source, problem="form_in_name", observed=form.title)
 
     def _family_of(
         self, config: ConfigFile, *, has_files: bool

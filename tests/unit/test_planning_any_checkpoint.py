@@ -241,6 +241,22 @@ def test_a_tower_without_files_is_said_to_be_left_out(tmp_path: Path) -> None:
     assert planning.remarks == []
 
 
+def test_a_form_that_only_the_name_speaks_of_is_not_taken_and_not_passed_over(
+    tmp_path: Path,
+) -> None:
+    """A config without its quantiser's file is planned plain, and the plan says so."""
+    folder = tmp_path / "Some-Llama-NVFP4"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    planning = Planning()
+    planning.knowledge(str(folder))
+    assert [(each.problem, each.is_remark) for each in planning.remarks] == [("form_in_name", True)]
+    (folder / "hf_quant_config.json").write_text(json.dumps(MODELOPT))
+    planning = Planning()
+    planning.knowledge(str(folder))
+    assert planning.remarks == []
+
+
 # --- forms that nobody described -----------------------------------------------------------------
 
 
