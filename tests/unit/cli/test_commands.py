@@ -46,7 +46,7 @@ K3 = ("plan", "kimi-k3", "--on")
         (("compare", "kimi-k3", "--search", "--engine", "vllm"), 0),
         (("fit",), 2),
         (("fit", "--on", "1xRTX4090"), 0),
-        (("fit", "--on", "B200"), 0),
+        (("variants", "kimi-k3", "--have", "B200"), 3),
         (("fit", "--on", "8xRTX9000"), 3),
         (("variants", "kimi-k3"), 0),
         (("variants", "kimi-k3", "--have", "512GB-mac"), 0),
