@@ -6,6 +6,7 @@ names the field. No code of the checkpoint is looked at.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -31,6 +32,7 @@ from heavylift.facts.schema import (
 
 # No model comes near either; a config that says more is damaged or made to exhaust memory.
 _LARGEST_DIMENSION: Final = 2**32
+_LAYER_NUMBER: Final = re.compile(r"[0-9]{1,6}")
 _LONGEST_LIST: Final = 2**16
 """Characters of a text that lists layers."""
 
@@ -108,7 +110,7 @@ class ConfigFile:
             raise HeavyliftError("PLAN052", {"path": self.path, "field": field})
         if isinstance(value, str) and len(value) <= _LONGEST_LIST:
             parts = [part.strip() for part in value.split(",")]
-            value = [int(part) if part.isdecimal() else part for part in parts if part]
+            value = [int(part) if _LAYER_NUMBER.fullmatch(part) else part for part in parts if part]
         if not isinstance(value, list) or not all(type(entry) is int for entry in value):
             raise self._cannot_be(field, value)
         return tuple(value)

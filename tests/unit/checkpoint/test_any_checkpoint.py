@@ -619,6 +619,7 @@ def test_layers_named_in_a_text_are_numbers() -> None:
     document, _ = KEPT["Step 3.7 sees 512 tokens in 33 layers and all in 12"]
     listed = {**document, "moe_layers_enum": ",".join(map(str, range(3, 45)))}
     assert read(listed)[0].layer_set("dense") == (0, 1, 2)
-    with pytest.raises(HeavyliftError) as caught:
-        read({**document, "moe_layers_enum": "3,four"})
-    assert caught.value.code == "PLAN053"
+    for wrong in ("3,four", "3," + "4" * 5000, "٣"):
+        with pytest.raises(HeavyliftError) as caught:
+            read({**document, "moe_layers_enum": wrong})
+        assert caught.value.code == "PLAN053"
