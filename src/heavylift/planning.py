@@ -48,6 +48,7 @@ from heavylift.facts.card_names import stated_bytes
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
 from heavylift.facts.copies import Copy, form_of
+from heavylift.facts.expressions import ExpressionError
 from heavylift.facts.registry_schema import RegistryFacts
 from heavylift.facts.schema import (
     EngineFacts,
@@ -348,7 +349,7 @@ class Planning:
         )
         if checkpoint is None:
             self.remarks += self._form_left_out(own, identifier)
-            inventory = from_facts(facts, family, own)
+            inventory = _by_config(config, facts, family, own)
         else:
             names = names_of(self.catalog.tensor_names(), with_cuts=not family.formats, model=facts)
             inventory = inventory_of(checkpoint, facts, family, names)
@@ -850,6 +851,17 @@ def _with_whole_context(plan: Plan, knowledge: Knowledge) -> Plan:
     return replace(plan, notes=(*plan.notes, note))
 
 
+def _by_config(
+    config: ConfigFile, facts: ModelFacts, family: FamilyFacts, variant: VariantFacts
+) -> Inventory:
+    """The tensors that a config's dimensions give. Raises PLAN069 for a shape that is not whole."""
+    try:
+        return from_facts(facts, family, variant)
+    except ExpressionError as error:
+        params = {"path": config.path, "expression": str(error)}
+        raise HeavyliftError("PLAN069", params) from error
+
+
 def _towers_left_out(config: ConfigFile, family: FamilyFacts) -> Iterator[Defect]:
     """Towers of a config without files whose tensors the family does not list: the plan is then of
     the language model alone.
@@ -910,7 +922,12 @@ def inventory_of(
     if not family.formats:
         return adopt(checkpoint.groups, (), names).inventory(checkpoint.where, cut_by_name=True)
     plain = replace(facts.variants[0], quantised=())
-    found = adopt(checkpoint.groups, from_facts(facts, family, plain).groups, names)
+    try:
+        expected = from_facts(facts, family, plain).groups
+    except ExpressionError as error:
+        params = {"path": checkpoint.where, "expression": str(error)}
+        raise HeavyliftError("PLAN069", params) from error
+    found = adopt(checkpoint.groups, expected, names)
     if found.missing:
         raise HeavyliftError(
             "PLAN054",

@@ -161,6 +161,45 @@ def test_a_family_without_a_list_of_tensors_cuts_them_by_their_names(
     assert caught.value.code == "PLAN067"
 
 
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"model_type": "falcon", "multi_query": True, "num_attention_heads": 7}, "PLAN069"),
+        (
+            {
+                "model_type": "nemotron-nas",
+                "num_attention_heads": 2,
+                "block_configs": [{"attention": {"n_heads_in_group": 4}}] * 2,
+            },
+            "PLAN069",
+        ),
+        ({"num_attention_heads": 3}, "PLAN052"),
+        ({"quantization_config": {"quant_method": "mxfp8", "quant_algo": 1}}, None),
+    ],
+)
+def test_numbers_that_do_not_go_together_are_refused(
+    planning: Planning, tmp_path: Path, changed: dict[str, Any], code: str | None
+) -> None:
+    """Heads that do not divide the width are named; a form that is none harms no files."""
+    write(tmp_path, {**LLAMA, **changed}, llama_shapes())
+    if code is None:
+        assert plan_of(planning, tmp_path).kv_bytes_per_token
+        return
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(tmp_path))
+    assert caught.value.code == code
+
+
+def test_a_shape_that_is_not_whole_is_refused(planning: Planning, tmp_path: Path) -> None:
+    """Four-bit weights of an odd width, of a config alone."""
+    stated = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}
+    odd = {**LLAMA, "intermediate_size": 1023, "quantization_config": stated}
+    (tmp_path / "config.json").write_text(json.dumps(odd))
+    with pytest.raises(HeavyliftError) as caught:
+        planning.knowledge(str(tmp_path))
+    assert caught.value.code == "PLAN069"
+
+
 def test_tensors_beyond_the_last_layer_are_loaded_only_to_speculate(
     planning: Planning, tmp_path: Path
 ) -> None:

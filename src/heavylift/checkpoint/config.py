@@ -198,7 +198,7 @@ def model_from_config(
     `has_files`: the bytes are those of files, and a form of weights that is not known is no error.
 
     Raises PLAN051 for a family whose configs nobody has described, PLAN052 for a field that is
-    missing, PLAN053 for one of the wrong kind or size.
+    missing, PLAN053 for one of the wrong kind or size, PLAN069 for fields that do not go together.
     """
     if not family.config_dims:
         raise HeavyliftError("PLAN051", {"model_type": family.hf_model_types[0]})
@@ -232,6 +232,7 @@ def model_from_config(
         )
         for name, numbers in layer_sets(config, family.config_layers, dims["layers"]).items()
     }
+    _require_whole(config, family, dims, {name: each.value for name, each in layers.items()})
     return ModelFacts(
         id=identifier,
         title=identifier,
@@ -246,6 +247,36 @@ def model_from_config(
         max_context=fact(config.number(family.config_dims["max_context"]), "tokens"),
         hf_architecture=_architecture(config),
     )
+
+
+def _require_whole(
+    config: ConfigFile,
+    family: FamilyFacts,
+    dims: Mapping[str, int],
+    layers: Mapping[str, tuple[int, ...]],
+) -> None:
+    """What a text needs must come out in whole numbers of the dimensions. Raises PLAN069."""
+    known = {**{f"{name}_layers": len(numbers) for name, numbers in layers.items()}, **dims}
+    least_one: list[str | int] = []
+    whole: list[str | int] = []
+    for cache in family.caches:
+        if layers.get(cache.layers) or layers.get(cache.draft_layers or ""):
+            least_one += (cache.elements, cache.heads, cache.tokens_per_entry)
+            whole += (cache.window, cache.attends)
+    for state in family.states:
+        if layers.get(state.layers):
+            least_one += (state.elements, state.heads)
+    for expression in (*least_one, *whole):
+        try:
+            value = evaluate(expression, known)
+        except (ExpressionError, ZeroDivisionError) as error:
+            raise _not_whole(config, expression) from error
+        if value < 0 or (value == 0 and expression in least_one):
+            raise _not_whole(config, expression)
+
+
+def _not_whole(config: ConfigFile, expression: str | int) -> HeavyliftError:
+    return HeavyliftError("PLAN069", {"path": config.path, "expression": str(expression)})
 
 
 def _architecture(config: ConfigFile) -> Fact[str] | None:
