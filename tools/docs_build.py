@@ -15,8 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import recipes_table
+
 from heavylift.cli.text import text
 from heavylift.locale import catalogue
+from heavylift.reciping import Reciping
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -24,7 +27,7 @@ SITE = ROOT / "site"
 NAMES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 THEME = {"en": "en", "zh-Hans": "zh", "zh-Hant": "zh-Hant"}
 DERIVED = "recipes-kimi-k3.md"
-"""A page that a tool of its own makes and keeps; it is part of the reference."""
+"""A page that a tool of its own makes and keeps in English; it is part of the reference."""
 
 _MARKED = re.compile(r"^```(sh|console) (.*)$", re.MULTILINE)
 
@@ -61,9 +64,8 @@ def reference(language: str) -> dict[str, str]:
         written = sorted(path for path in Path(folder).rglob("*") if path.is_file())
         pages = {str(path.relative_to(folder)): path.read_text("utf-8") for path in written}
     with catalogue.spoken(_spoken(language)):
-        title, rest = (DOCS / DERIVED).read_text("utf-8").split("\n", 1)
-        said = "" if language == "en" else f"\n{text('reference.derived_intro')}\n"
-    return pages | {DERIVED: f"{title}\n{said}{rest}"}
+        derived = recipes_table.page(Reciping())
+    return pages | {DERIVED: derived}
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from heavylift.cli.cells import wrap
 from heavylift.cli.recipe_words import note, refused
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, of_facts, text
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import RecipeFacts, ServicePhase
@@ -25,6 +26,8 @@ from heavylift.records.recipe import Recipe
 
 MODEL = "kimi-k3"
 OUTPUT = Path(__file__).parents[1] / "docs" / f"recipes-{MODEL}.md"
+_LINE = 90
+_JOINED = "\u00a0"
 TOLD = ("plan_disagrees",)
 LAYOUT = ("tensor", "pipeline", "data", "expert", "dcp", "nodes", "nodes_by_data")
 """Settings that the columns of the table say already."""
@@ -46,6 +49,10 @@ class Row:
     remarks: tuple[str, ...]
 
 
+def _said(key: str, **params: str) -> str:
+    return text(f"recipes_table.{key}", **params)
+
+
 def rows(reciping: Reciping) -> Iterator[Row]:
     """A row per recipe and card, in the order of the facts."""
     catalog = reciping.catalog
@@ -56,9 +63,9 @@ def rows(reciping: Reciping) -> Iterator[Row]:
         if not published.gpu_ids or published.gpus is None:
             yield Row(
                 published=published,
-                on=", ".join(published.other_hardware) or "any",
+                on=listed(published.other_hardware) or _said("any"),
                 layout="-",
-                outcome="not derived",
+                outcome="not_derived",
                 remarks=(_why_not(published),),
             )
             continue
@@ -68,10 +75,10 @@ def rows(reciping: Reciping) -> Iterator[Row]:
 
 def _why_not(published: RecipeFacts) -> str:
     if published.other_hardware:
-        return "The hardware has no facts here, so nothing can be counted."
+        return _said("no_facts")
     if published.id.endswith("-common"):
-        return "Base arguments: they are part of every recipe below."
-    return published.reason or "No card and no layout are stated."
+        return _said("common")
+    return of_facts(published.reason) if published.reason else _said("no_rack")
 
 
 def _chosen(reciping: Reciping, published: RecipeFacts, on: str, variant: str) -> Row:
@@ -82,11 +89,11 @@ def _chosen(reciping: Reciping, published: RecipeFacts, on: str, variant: str) -
     assert recipe.launch is not None  # noqa: S101
     return Row(
         published=published,
-        on=f"{on} (ours)",
+        on=_said("ours", on=on),
         layout=recipe.layout,
-        outcome="derived, our rack",
+        outcome="our_rack",
         remarks=(
-            f"No card and no layout are stated; `{variant}` on {on} was asked for.",
+            _said("asked", variant=variant, on=on),
             *_differences(reciping, published, recipe.launch),
         ),
     )
@@ -103,7 +110,7 @@ def _row(reciping: Reciping, catalog: Catalog, published: RecipeFacts, gpu: str)
     except HeavyliftError as error:
         params = dict(error.params)
         words = text(f"error.{error.code}", **{"why": "", **params})
-        return Row(published=published, on=on, layout="-", outcome="not derived", remarks=(words,))
+        return Row(published=published, on=on, layout="-", outcome="not_derived", remarks=(words,))
     if recipe.refused is not None:
         return Row(
             published=published,
@@ -121,7 +128,7 @@ def _row(reciping: Reciping, catalog: Catalog, published: RecipeFacts, gpu: str)
         published=published,
         on=on,
         layout=recipe.layout,
-        outcome="derived again" if not told else "derived, differs",
+        outcome="again" if not told else "differs",
         remarks=told,
     )
 
@@ -143,7 +150,7 @@ def _differences(reciping: Reciping, published: RecipeFacts, launch: LaunchSpec)
         if each.code.startswith("dropped_")
     }
     sources = [each.source for each in launch.settings if each.why == "published"]
-    follows = f"{sources[0]} is followed" if sources else "nothing published is followed"
+    follows = _said("follows", source=sources[0]) if sources else _said("follows_none")
     words = [argument.partition(" ")[::2] for argument in published.arguments]
     for name, value in (*words, *published.environment.items()):
         main = _main(table, name)
@@ -151,9 +158,11 @@ def _differences(reciping: Reciping, published: RecipeFacts, launch: LaunchSpec)
             continue
         ours = here.get(main)
         if ours is None:
-            yield dropped.get(name, f"`{f'{name} {value}'.strip()}` is left out: {follows}")
+            word = f"{name} {value}".strip()
+            yield dropped.get(name, _said("left_out", word=word, follows=follows))
         elif _plain(ours.value) != _plain(value) or _negates(ours.name) != _negates(name):
-            yield f"`{name} {value}` is `{ours.name} {ours.value}` here ({ours.why})"
+            theirs, mine = f"{name} {value}", f"{ours.name} {ours.value}"
+            yield _said("is_here", theirs=theirs, ours=mine, why=ours.why)
 
 
 def _main(table: FlagTable, name: str) -> str:
@@ -176,7 +185,7 @@ def _plain(value: str) -> object:
 
 def _nearest(recipe: Recipe) -> tuple[str, ...]:
     assert recipe.refused is not None  # noqa: S101
-    return tuple(f"Nearest: `{near.command}`" for near in recipe.refused.nearest[:1])
+    return tuple(_said("nearest", command=near.command) for near in recipe.refused.nearest[:1])
 
 
 def _derived(reciping: Reciping, published: RecipeFacts, on: str) -> Recipe:
@@ -250,31 +259,36 @@ def _word(value: float | str | None) -> str | None:
     return None if value is None else str(value)
 
 
+def _intro() -> Iterator[str]:
+    code = "make recipe-docs"
+    joined = code.replace(" ", _JOINED)
+    for line in wrap(_said("intro").replace(code, joined), width=_LINE, cuts=False):
+        yield line.replace(_JOINED, " ")
+
+
 def page(reciping: Reciping) -> str:
     """The page as Markdown."""
     found = list(rows(reciping))
     counts: dict[str, int] = {}
     for row in found:
-        counts[row.outcome] = counts.get(row.outcome, 0) + 1
+        counts[_said(row.outcome)] = counts.get(_said(row.outcome), 0) + 1
+    numbers = [text("label", name=name, words=str(counts[name])) for name in sorted(counts)]
     lines = [
-        f"# Published recipes of {reciping.catalog.model(MODEL).title}, derived again",
+        f"# {_said('title', model=reciping.catalog.model(MODEL).title)}",
         "",
-        "Every published recipe in `facts/data/recipes`, asked for on its own rack and layout with",
-        "its own settings, and what `heavylift recipe` makes of it with the newest engine version",
-        "that was read. A half of a split service is asked for with its other half. Made by",
-        "`make recipe-docs`; a test holds it against the facts.",
+        *_intro(),
         "",
-        "; ".join(f"{outcome}: {number}" for outcome, number in sorted(counts.items())) + ".",
+        _said("counts", counts=listed(numbers, "list.clauses")),
         "",
-        "| published | status | rack | layout | outcome | what differs, or why not |",
+        f"| {_said('columns')} |",
         "|---|---|---|---|---|---|",
     ]
     for row in found:
         remarks = "<br>".join(each.replace("|", "\\|") for each in row.remarks)
-        said = f"{row.published.status.value} {row.published.as_of.isoformat()}"
-        lines.append(
-            f"| {row.published.id} | {said} | {row.on} | {row.layout} | {row.outcome} | {remarks} |"
-        )
+        status = text(f"web.status_word.{row.published.status}")
+        said = f"{status} {row.published.as_of.isoformat()}"
+        cells = (row.published.id, said, row.on, row.layout, _said(row.outcome), remarks)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

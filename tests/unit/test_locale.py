@@ -168,6 +168,8 @@ def test_every_error_code_is_translated(language: str) -> None:
 @pytest.mark.parametrize(("language", "area"), COMPLETE_AREAS)
 def test_a_table_keeps_its_columns_and_a_text_its_commands(language: str, area: str) -> None:
     """Headers are parted by `|`; what is typed, between quotes or after `--`, is not translated."""
+    if area == "metavars":
+        pytest.skip("what stands for a value is written like a variable, and is none")
     for english, message in messages(language, area):
         words = str(message.string)
         assert words.count("|") == english.count("|"), english

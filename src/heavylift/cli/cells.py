@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
-__all__ = ["WIDTH", "cell_len", "clipped", "left", "right", "tail", "wrap"]
+__all__ = ["WIDTH", "cell_len", "clipped", "fold", "left", "right", "tail", "wrap"]
 
 WIDTH: Final = 80
 
@@ -15,6 +16,13 @@ WIDTH: Final = 80
 _CLOSING: Final = frozenset("，。；：！？、）】》〉」』”’…")
 _FULL_STOPS: Final = frozenset("，。；：！？、）")
 _OPENING: Final = frozenset("（【《〈「『“‘")
+_COPIED: Final = re.compile(
+    r"`[^`]+`"
+    r"|\b(?:heavylift(?: (?:batch|bench|dev|engine|keys|metrics))?"
+    r"|pip|docker|kubectl|sudo|ssh|curl|chmod) [a-z-]+"
+    r"(?: (?:[-'\"/{A-Z0-9]\S*|\S*[=/.]\S+))*"
+)
+_JOINED: Final = "\u00a0"
 
 
 def left(words: str, cells: int) -> str:
@@ -82,6 +90,17 @@ def wrap(
         empty = empty and not rest
     if not empty:
         yield line
+
+
+def fold(words: str) -> Iterator[str]:
+    """A line on lines of at most 80 cells, the later ones indented more than the first.
+
+    What is there to be copied (a command, a path, what stands between backticks) is not parted.
+    """
+    lead = " " * (len(words) - len(words.lstrip(" ")))
+    kept = _COPIED.sub(lambda found: found[0].replace(" ", _JOINED), words)
+    for line in wrap(kept, lead, f"{lead}    ", cuts=False):
+        yield line.replace(_JOINED, " ")
 
 
 def _pieces(words: str) -> Iterator[tuple[bool, str]]:

@@ -12,7 +12,8 @@ from typing import NoReturn
 import click
 
 from heavylift.cli import codes
-from heavylift.cli.output import JsonSink, wording
+from heavylift.cli.click_words import tidied
+from heavylift.cli.output import JsonSink, tell, wording
 from heavylift.cli.text import labelled, printable, sentence, text
 from heavylift.errors import Exit, HeavyliftError
 
@@ -57,7 +58,7 @@ def _status(command: click.Command, arguments: list[str]) -> int:
             sys.stdout.write(document(failure, status) + "\n")
             sys.stdout.flush()
         if isinstance(error, click.ClickException):
-            error.show()
+            _show_mistake(error)
         elif debug:
             raise
         else:
@@ -118,14 +119,22 @@ def _failure(error: Exception, arguments: list[str]) -> HeavyliftError:
     return HeavyliftError("INT001", told)
 
 
+def _show_mistake(error: click.ClickException) -> None:
+    """Write what was typed wrong, as click puts it."""
+    written = io.StringIO()
+    error.show(written)
+    for line in tidied(written.getvalue()).splitlines():
+        tell(line)
+
+
 def show(error: HeavyliftError) -> None:
     """Write an error: code and sentence, every defect where there are several, where more is said,
     then the hint.
     """
-    click.echo(f"error[{error.code}]: {sentence(error)}", err=True)
+    tell(f"error[{error.code}]: {sentence(error)}")
     for defect in getattr(error, "defects", ())[:20]:
         problem = text(f"defect.{defect.problem}", detail=defect.detail)
-        click.echo(f"  {printable(defect.path)}: {problem}", err=True)
+        tell("  " + text("label", name=printable(defect.path), words=problem))
     click.echo(labelled("docs", codes.lookup(error.doc_anchor)), err=True)
     if error.hint_command:
         click.echo(f"\n{labelled('hint', error.hint_command)}", err=True)

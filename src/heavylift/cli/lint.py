@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from heavylift.cli.output import json_option, sink, wording
-from heavylift.cli.text import keys, text
+from heavylift.cli.text import keys, of_facts, text
 from heavylift.errors import Exit, HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.lint.check import Report
@@ -108,7 +108,7 @@ def _shown(finding: LintFinding, catalog: Catalog) -> ShownFinding:
         subject=finding.subject,
         message=_words(finding, ""),
         fix=_words(finding, ".fix"),
-        source=source.title if source is not None else finding.source,
+        source=of_facts(source.title) if source is not None else finding.source,
         source_id=finding.source,
         url=source.url if source is not None else None,
         as_of=finding.as_of,

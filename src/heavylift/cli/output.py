@@ -116,15 +116,25 @@ def _harmless(line: Text | str) -> Text:
     return line if isinstance(line, Text) and shown == words else Text(shown)
 
 
+def tell(words: str) -> None:
+    """Write a line to standard error; at a terminal on lines of 80 cells.
+
+    One that goes to a file or to a program stays whole, so that it can be searched.
+    """
+    lines = [words]
+    if cells.cell_len(words) > WIDTH and sys.stderr.isatty():
+        lines = list(cells.fold(words))
+    for line in lines:
+        click.echo(line, err=True)
+
+
 def _folded(line: Text) -> list[Text]:
     """A line of a screen on lines of 80 cells, the later ones indented more than the first."""
     if all(cells.cell_len(part) <= WIDTH for part in line.plain.split("\n")):
         return [line]
     found: list[Text] = []
     for part in line.plain.split("\n"):
-        lead = " " * (len(part) - len(part.lstrip(" ")))
-        wrapped = cells.wrap(part, lead, f"{lead}    ", cuts=False)
-        found.extend(Text(each, style=line.style) for each in wrapped)
+        found.extend(Text(each, style=line.style) for each in cells.fold(part))
     return found
 
 
@@ -156,11 +166,16 @@ class TextSink(Sink):
 
     def note(self, key: str, **params: Any) -> None:
         """Write a remark to standard error."""
-        self._err.print(Text(text(key, **params)))
+        self._told(text(key, **params))
 
     def step(self, key: str, **params: Any) -> None:
         """Write a finished step to standard error."""
-        self._err.print(Text(text(key, **params)))
+        self._told(text(key, **params))
+
+    def _told(self, words: str) -> None:
+        shown = Text(words)
+        for part in _folded(shown) if sys.stderr.isatty() else [shown]:
+            self._err.print(part)
 
     def next_command(self, command: str) -> None:
         """Write the next command as the last line of the result."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from heavylift.cli.text import keys, of_facts, text
+from heavylift.cli.text import keys, labelled, listed, of_facts, text
 from heavylift.records.launch import Setting
 from heavylift.records.plan import Note, Status, Support
 from heavylift.records.recipe import EngineChoice, Recipe, RecipeRefusal
@@ -25,9 +25,9 @@ def why(setting: Setting) -> str:
 
 def origin(setting: Setting) -> str:
     """Where its value is from, with the day where there is one."""
-    kind = text(f"recipe.origin.{setting.origin}")
-    day = f", {setting.as_of}" if setting.as_of else ""
-    return f"{kind}: {setting.source}{day}"
+    kind = f"recipe.origin.{setting.origin}"
+    said = listed([each for each in (setting.source, setting.as_of) if each], "list.parts")
+    return labelled(kind, said)
 
 
 def status(support: Support, shown: str) -> str:
@@ -70,14 +70,14 @@ def sources(recipe: Recipe) -> Iterator[str]:
     """Every source once."""
     for source in recipe.sources:
         if source.recipe is None:
-            words = text("recipe.source", title=source.title)
+            words = text("recipe.source", title=of_facts(source.title))
         else:
             words = text(
                 "recipe.source_recipe",
                 recipe=source.recipe,
                 status=text(f"fix.status.{source.status}") if source.status else _NOTHING,
                 as_of=source.as_of,
-                title=source.title,
+                title=of_facts(source.title),
             )
         yield f"{words} {source.url}" if source.url else words
 

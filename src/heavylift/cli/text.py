@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heavylift.locale.notation import formula
+from heavylift.locale.others import evidence
 from heavylift.locale.text import (
     keys,
     labelled,
@@ -15,6 +17,8 @@ from heavylift.locale.text import (
 )
 
 __all__ = [
+    "evidence",
+    "formula",
     "keys",
     "labelled",
     "listed",

@@ -44,7 +44,7 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
         elif path.is_file():
             found.append(name)
         else:
-            raise HeavyliftError("DIA001", {"path": name, "reason": "no such file"})
+            raise HeavyliftError("DIA001", {"path": name, "reason": "no_such_file"})
     return tuple(dict.fromkeys(found))
 
 

@@ -184,7 +184,7 @@ class PostgresDatabase:
     def _open(self) -> Any:
         if self._connection is None or self._connection.closed:
             if self._inside:  # what was begun is gone with its connection
-                raise HeavyliftError("GW023", {"detail": "the connection was lost"})
+                raise HeavyliftError("GW023", {"detail": "connection_lost"})
             self.open()
         return self._connection
 

@@ -23,9 +23,8 @@ FACTS: Final = catalogue.FACTS
 
 _PROSE: Final = frozenset(
     {"title", "note", "fix", "text", "reason", "caution", "quality", "engines", "hardware"}
+    | {"unit", "term", "provider"}
 )
-_UNTRANSLATED: Final = frozenset({"sources.toml"})
-"""Titles of sources are those of the sources."""
 
 # What Babel would write beside this changes with every run: times, and places for names.
 _HEADER: Final = """msgid ""
@@ -53,7 +52,7 @@ def english(area: str) -> Catalog:
 def fact_words() -> Iterator[str]:
     """Every sentence in the facts that a person is shown."""
     for file in _files(resources.files("heavylift.facts").joinpath("data")):
-        if file.name.endswith(".toml") and file.name not in _UNTRANSLATED:
+        if file.name.endswith(".toml"):
             yield from _prose(tomllib.loads(file.read_text("utf-8")))
 
 

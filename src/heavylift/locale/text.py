@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.locale.catalogue import FACTS, keys, template, words
+from heavylift.locale.others import others
 
 __all__ = [
     "keys",
@@ -22,6 +23,11 @@ __all__ = [
     "words",
 ]
 
+_CHINESE: Final = r"[\u3400-\u9fff，。；：、！？（）「」]"
+_MARK: Final = "\ue000"
+_BESIDE: Final = re.compile(rf"(?<={_CHINESE}) (?=\{{[a-z])|(?<=[a-z}}]\}}) (?={_CHINESE})")
+_GAP: Final = re.compile(rf"(?<={_CHINESE}){_MARK}(?={_CHINESE})")
+
 
 def text(key: str, /, **params: Any) -> str:
     """The text of `key` with `params` filled in. An unknown key raises KeyError: a test's job.
@@ -32,7 +38,17 @@ def text(key: str, /, **params: Any) -> str:
     found = template(key)
     if not params:
         return found.replace("{{", "{").replace("}}", "}")
-    return found.format(**{name: _made_safe(value) for name, value in params.items()})
+    marked = _marked(found)
+    filled = marked.format(**{name: _made_safe(value) for name, value in params.items()})
+    return filled if marked is found else _GAP.sub("", filled).replace(_MARK, " ")
+
+
+@functools.lru_cache(maxsize=4096)
+def _marked(template: str) -> str:
+    """A Chinese text whose spaces beside a parameter are marked: there is none where what is
+    filled in is Chinese as well.
+    """
+    return template if template.isascii() else _BESIDE.sub(_MARK, template)
 
 
 def listed(words: Sequence[str], key: str = "list.words") -> str:
@@ -93,10 +109,16 @@ def refusal(code: str, params: dict[str, Any]) -> str:
     return text(f"{key}.{params['what']}" if code == "not_offered" else key, **params)
 
 
+def _in_words(value: str) -> str:
+    """A parameter of an error: a reason with a key, words of the facts or of another, a name."""
+    key = f"reason.{value}"
+    return text(key) if key in keys() else others(of_facts(value))
+
+
 def sentence(error: HeavyliftError) -> str:
     """The error's text; for a refused layout the reason, for an unknown name the near ones."""
     params = {
-        name: of_facts(value) if isinstance(value, str) else value
+        name: _in_words(value) if isinstance(value, str) else value
         for name, value in error.params.items()
     }
     if "refusal" in params:
@@ -108,6 +130,6 @@ def sentence(error: HeavyliftError) -> str:
     if error.params.get("suggestion"):
         near = text("error.suggestion", suggestion=error.params["suggestion"])
         return listed((words, near), "list.clauses")
-    if error.params.get("known"):
+    if error.params.get("known") and "{known" not in template(f"error.{error.code}"):
         return listed((words, text("error.known", known=error.params["known"])), "list.clauses")
     return words

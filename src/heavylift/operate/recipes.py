@@ -59,7 +59,7 @@ def read(folder: Path) -> Recipe:
     spec = _decoded(folder / LAUNCH, LaunchSpec)
     if not spec.ranks or not all(rank.argv for rank in spec.ranks):
         raise HeavyliftError(
-            "REC041", {"path": str(folder / LAUNCH), "reason": "no rank with a command"}
+            "REC041", {"path": str(folder / LAUNCH), "reason": "no_rank_with_command"}
         )
     plan = _decoded(folder / PLAN, Plan) if (folder / PLAN).is_file() else None
     rules = Supervision()

@@ -1,8 +1,8 @@
 """Plan: what a model needs on a rack, byte by byte, and whether it fits.
 
 All `*_bytes` fields are per GPU (the worst rank) unless suffixed `_total`. Formulas are notation
-(`24 layers × 576 B × 1,048,576 tokens`), not prose; text for people is made from codes and
-parameters at the edge.
+(`24 layers × 576 B × 1,048,576 tokens`), not prose: what they count are the keys `notation.*` of
+the catalogue. Text for people is made from codes and parameters at the edge.
 """
 
 from __future__ import annotations

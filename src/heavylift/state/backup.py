@@ -56,7 +56,7 @@ def back_up(target: Path, *, at: str) -> BackedUp:
     source = paths.state_dir().absolute()
     folder = target.absolute() / f"heavylift-{''.join(c for c in at if c.isdigit())[:14]}"
     if folder.is_relative_to(source):
-        raise HeavyliftError("STA007", {"path": str(folder), "reason": "inside the state"})
+        raise HeavyliftError("STA007", {"path": str(folder), "reason": "inside_the_state"})
     try:
         folder.mkdir(parents=True, mode=0o700)
         found = tuple(_copied(path, source, folder) for path in _files(source))

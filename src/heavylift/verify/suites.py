@@ -111,7 +111,7 @@ def own(folder: Path) -> tuple[tuple[Check, ...], dict[str, MakeProbe]]:
 def _own_probes(path: Path) -> dict[str, MakeProbe]:
     spec = importlib.util.spec_from_file_location(f"heavylift_checks_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise HeavyliftError("USE066", {"path": str(path), "detail": "not a Python file"})
+        raise HeavyliftError("USE066", {"path": str(path), "detail": "not_a_python_file"})
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -13,7 +13,8 @@ import jinja2
 from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.schema import Source
 from heavylift.locale import catalogue
-from heavylift.locale.text import keys, refusal, sentence, text, words
+from heavylift.locale.notation import formula
+from heavylift.locale.text import keys, of_facts, refusal, sentence, text, words
 from heavylift.records.deployment import Alive, DeploymentStatus, Failure, Phase
 from heavylift.records.finding import Finding
 from heavylift.records.plan import Part, Plan, Rejected, Segment, Support, Term
@@ -69,6 +70,8 @@ def environment() -> jinja2.Environment:
     made.globals.update(
         t=text,
         words=words,
+        facts=of_facts,
+        formula=formula,
         has_text=lambda key: key in keys(),
         interval=interval,
         band=band,
@@ -206,7 +209,11 @@ def _formula(term: Term) -> str:
     kind = text(f"web.kind.{term.kind}")
     key = "web.bar.formula" if term.formula else "web.bar.no_formula"
     return text(
-        key, name=term.id.rpartition(".")[2], formula=term.formula, kind=kind, source=term.source
+        key,
+        name=term.id.rpartition(".")[2],
+        formula=formula(term.formula),
+        kind=kind,
+        source=term.source,
     )
 
 

@@ -14,6 +14,7 @@ from click import formatting
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.cli import english
 
 from heavylift.batch.records import Audit, Counts, Ended, Status
 from heavylift.bench.records import (
@@ -30,9 +31,9 @@ from heavylift.bench.records import (
     Stage,
 )
 from heavylift.cli import click_words
-from heavylift.cli.cells import WIDTH, cell_len, clipped, left, right, tail, wrap
+from heavylift.cli.cells import WIDTH, cell_len, clipped, fold, left, right, tail, wrap
 from heavylift.cli.main import cli
-from heavylift.cli.output import TextSink
+from heavylift.cli.output import TextSink, tell
 from heavylift.cli.text import text
 from heavylift.locale import catalogue
 from heavylift.records.deployment import Alive, DeploymentStatus, Failure, Phase, Progress
@@ -347,6 +348,8 @@ def _is_80_wide(shown: str, language: str) -> None:
     assert lines
     assert [line for line in lines if cell_len(line) > WIDTH and not COPIED.search(line)] == []
     assert bool(CHINESE.search(shown)) is (language != catalogue.ENGLISH)
+    if language != catalogue.ENGLISH:
+        assert [*english.prose(shown), *english.ours(shown, language)] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
@@ -574,3 +577,103 @@ def test_words_of_click_are_those_click_says() -> None:
     known = {"click.no_such_option_before", "click.required"}
     for key, words in catalogue.entries(click_words.AREA).items():
         assert key in known or words in source, key
+
+
+# What is written the same in every language: names, units, and what is typed as it stands.
+KEPT_VALUES = frozenset(
+    [
+        "A",
+        "ALL",
+        "B",
+        "DD",
+        "DECODE",
+        "HUB",
+        "ID",
+        "JSON",
+        "MM",
+        "N",
+        "PREFILL",
+        "RANGE",
+        "URL",
+        "USD",
+        "Y",
+        "YYYY",
+    ]
+)
+
+
+def test_every_word_that_stands_for_a_value_has_its_words() -> None:
+    """In the usage and the options of each command: translated, or kept on purpose."""
+
+    def values(command: click.Command) -> Iterator[str]:
+        context = click.Context(command)
+        for each in command.get_params(context):
+            if not (isinstance(each, click.Option) and (each.is_flag or each.count)):
+                yield from re.findall(r"\b[A-Z][A-Z_]*\b", each.make_metavar(context))
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                yield from values(inner)
+
+    known = {key.removeprefix("metavar.") for key in catalogue.entries("metavars")}
+    assert set(values(cli)) - known - KEPT_VALUES == set()
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("RACK", "机组"),
+        ("INTEGER RANGE", "整数"),
+        ("[ROLE=]IMAGE", "[角色=]镜像"),
+        ("SIZE|ALL", "大小|ALL"),
+        ("{bash|zsh}", "{bash|zsh}"),
+        ("URL|NAME", "URL|名称"),
+    ],
+)
+def test_what_stands_for_a_value_is_a_word(written: str, said: str) -> None:
+    """Its punctuation, and what is typed as it stands, stay."""
+    assert click_words.metavar(written) == written
+    with catalogue.spoken("zh_Hans"):
+        assert click_words.metavar(written) == said
+
+
+def test_a_message_of_click_has_the_punctuation_of_the_language() -> None:
+    """Full stops of full width, and no space after them."""
+    said = "缺少选项 '--on'. 没有选项 '--x'。 是不是 '--y'？"
+    assert click_words.tidied(said) == said
+    with catalogue.spoken("zh_Hans"):
+        assert click_words.tidied(said) == "缺少选项 '--on'。没有选项 '--x'。是不是 '--y'？"
+
+
+# --- folding -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        "heavylift keys create NAME --tokens-per-day 2000000",
+        "pip install 'heavylift[postgres]'",
+        "docker run --rm -it --device /dev/kfd IMAGE",
+        "`vllm serve moonshotai/Kimi-K3 --port 8000`",
+    ],
+)
+@given(before=st.integers(0, 100))
+def test_a_command_in_a_line_is_not_parted(copied: str, before: int) -> None:
+    """Wherever the line ends: it can be copied."""
+    lines = list(fold(f"{'x ' * before}{copied} y"))
+    assert any(copied in line for line in lines)
+    assert all(cell_len(line) <= WIDTH for line in lines)
+
+
+def test_a_line_is_folded_for_a_person_and_whole_for_a_program(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal at 80 cells; in a file an error is one line that can be searched."""
+    whole = run("plan", "kimi-k3", "--on", "8xFOO").err
+    assert max(map(cell_len, whole.splitlines())) > WIDTH
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    tell(whole.splitlines()[0])
+    folded = capsys.readouterr().err
+    assert max(map(cell_len, folded.splitlines())) <= WIDTH
+    assert " ".join(folded.split()) == " ".join(whole.splitlines()[0].split())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from heavylift.cli.pages import page, svg
 from heavylift.cli.screens.served import served_line
 from heavylift.cli.screens.verify import title, verdict_line
-from heavylift.cli.text import text
+from heavylift.cli.text import evidence, text
 from heavylift.verify.records import CheckResult, Status, Verification
 
 _STYLE = {Status.PASS: "ok", Status.WARN: "warn", Status.FAIL: "fail", Status.UNKNOWN: "warn"}
@@ -57,7 +57,7 @@ def _row(check: CheckResult) -> tuple[str, ...]:
         "" if check.rate is None else f"{check.rate:.3f}",
         "" if interval is None else f"[{interval.low:.3f}, {interval.high:.3f}]",
         ", ".join(f"{name} × {count}" for name, count in check.reasons.items()),
-        "\n".join(check.evidence[:2]),
+        "\n".join(map(evidence, check.evidence[:2])),
     )
 
 

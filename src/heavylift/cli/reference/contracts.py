@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator
 
 from heavylift.cli.reference.markdown import cell, code, table
 from heavylift.cli.schemas import REPORTS
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, text
 from heavylift.records.json_schema import RECORDS, files
 
 
@@ -30,8 +29,7 @@ def _list(records: dict[str, type], schemas: dict[str, str]) -> Iterator[str]:
         file = f"{name}.schema.json"
         yield f"## {name}"
         yield ""
-        summary = (inspect.getdoc(records[name]) or "").partition("\n\n")[0].replace("\n", " ")
-        yield f"{summary} [{file}]({file})"
+        yield f"{text(f'contract.{name}')} [{file}]({file})"
         yield ""
         yield from table("reference.fields_columns", _fields(json.loads(schemas[file])))
 
@@ -52,9 +50,9 @@ def _type(told: dict[str, object]) -> str:
         return str(told["$ref"]).rpartition("/")[2]
     choices = told.get("anyOf") or told.get("oneOf")
     if isinstance(choices, list):
-        return " or ".join(_type(choice) for choice in choices)
+        return listed([_type(choice) for choice in choices], "reference.type.either")
     if told.get("type") == "array" and isinstance(told.get("items"), dict):
-        return f"array of {_type(told['items'])}"  # type: ignore[arg-type]
+        return text("reference.type.array", inner=_type(told["items"]))  # type: ignore[arg-type]
     if "enum" in told:
         return ", ".join(map(str, told["enum"]))  # type: ignore[call-overload]
     return str(told.get("type", "any"))

@@ -106,7 +106,7 @@ def _gpus(cards: tuple[GpuFacts, ...]) -> Iterator[str]:
 def _value(fact: Fact[Any]) -> tuple[str, ...]:
     value = fact.value
     shown = f"{value:,}" if isinstance(value, int | float) else cell(value)
-    unit = cell(fact.unit)
+    unit = cell(of_facts(fact.unit))
     return shown, unit, kind(fact.kind), source(fact.source), day(fact.as_of), note(fact.note)
 
 
@@ -157,8 +157,8 @@ def _prices(catalog: Catalog) -> Iterator[str]:
         (
             (
                 cell(catalog.gpu(rent.gpu).title),
-                cell(rent.provider),
-                cell(rent.term),
+                cell(of_facts(rent.provider)),
+                cell(of_facts(rent.term)),
                 cell(None if rent.usd_per_gpu_hour is None else f"{rent.usd_per_gpu_hour:g}"),
                 kind(rent.kind),
                 source(rent.source),
@@ -176,7 +176,7 @@ def _prices(catalog: Catalog) -> Iterator[str]:
                 code(each.id),
                 f"{each.value:g}",
                 f"{each.low:g} – {each.high:g}",
-                cell(each.unit),
+                cell(of_facts(each.unit)),
                 kind(each.kind),
                 source(each.source),
                 day(each.as_of),
@@ -192,7 +192,9 @@ def _sources(known: tuple[Source, ...]) -> Iterator[str]:
         (
             (
                 f'<a id="{each.id}"></a>{code(each.id)}',
-                f"[{cell(each.title)}]({each.url})" if each.url else cell(each.title),
+                f"[{cell(of_facts(each.title))}]({each.url})"
+                if each.url
+                else cell(of_facts(each.title)),
                 day(each.retrieved),
                 cell(each.licence),
             )

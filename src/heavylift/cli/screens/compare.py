@@ -46,7 +46,9 @@ def lines(comparison: Comparison) -> Iterator[Text | str]:
     yield ""
     for failure in comparison.failures:
         words = sentence(HeavyliftError(failure.code, failure.params))
-        yield from wrapped(f"{glyphs()['fail']} {failure.rack}: {words}", "  ")
+        yield from wrapped(
+            f"{glyphs()['fail']} {text('label', name=failure.rack, words=words)}", "  "
+        )
     for row in comparison.rows:
         words = f"{glyphs()[VERDICT_GLYPH[row.plan.verdict]]} {_sentence(row)}"
         yield from wrapped(f"{words} {_rent(row)}".rstrip(), "  ")

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from heavylift.cli.screens.plan import wrapped
 from heavylift.cli.screens.speed import band, basis, number, row, rows, seconds, workload
-from heavylift.cli.text import listed, text
+from heavylift.cli.text import formula, listed, text
+from heavylift.plan.money import STATED
 from heavylift.records.decision import Decision, DecisionVerdict, Flip, OwnOption, TokenPrice
 from heavylift.records.speed import Band
 
@@ -107,8 +108,11 @@ def _option(decision: Decision, option: OwnOption) -> Iterator[Text | str]:
     yield text(f"decide.tenure.{option.tenure}")
     for part in option.parts:
         name = text(f"decide.part.{part.id}")
-        yield from rows(name, f"{part.usd_per_hour:,.2f}", part.formula)
-        yield f"      {text(f'kind.{part.kind}')}, {part.source} {part.as_of}".rstrip()
+        yield from rows(name, f"{part.usd_per_hour:,.2f}", formula(part.formula))
+        said = [text(f"kind.{part.kind}")]
+        if part.source != STATED:
+            said.append(f"{part.source} {part.as_of}".rstrip())
+        yield f"      {listed(said, 'list.parts')}"
     yield row(text("decide.part.staff"), f"{option.staff_usd_per_hour:,.2f}", "USD/h")
     per_million = _money(option.usd_per_million_output)
     yield row(text("decide.per_million"), per_million, text("decide.at_full_use"))

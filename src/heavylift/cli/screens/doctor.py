@@ -139,7 +139,7 @@ def _skipped(report: ShownReport) -> Iterator[str]:
         yield ""
         yield text("doctor.not_applicable", count=len(report.not_applicable))
     for reason, names in by_reason.items():
-        yield from _wrapped(f"{reason}: {', '.join(names)}", "  ")
+        yield from _wrapped(text("label", name=reason, words=", ".join(names)), "  ")
 
 
 def _wrapped(words: str, indent: str = _INDENT) -> Iterator[str]:

@@ -11,7 +11,7 @@ from heavylift.cli.cells import left, tail
 from heavylift.cli.explain import Explanation
 from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import interval, status, wrapped
-from heavylift.cli.text import labelled, of_facts, refusal, text
+from heavylift.cli.text import formula, labelled, listed, of_facts, refusal, text
 from heavylift.records.plan import Part, Rejected, Segment, Term
 from heavylift.units import format_bytes, format_gib
 
@@ -36,7 +36,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
                     "explain.default",
                     name=entry.name,
                     value=entry.value,
-                    origin=entry.origin,
+                    origin=text(f"explain.origin.{entry.origin}"),
                     source=entry.source,
                 )
         case "layouts":
@@ -56,7 +56,7 @@ def _term(term: Term) -> Iterator[str]:
     if term.bytes.high is None:
         yield f"  {text('explain.unknown_high')}"
     if term.formula:
-        yield f"  {labelled('explain.formula', term.formula)}"
+        yield f"  {labelled('explain.formula', formula(term.formula))}"
     if term.note:
         yield f"  {labelled('explain.note', of_facts(term.note))}"
     yield f"  {labelled('explain.source', term.source)}"
@@ -64,8 +64,8 @@ def _term(term: Term) -> Iterator[str]:
         yield from _weights(term.parts)
     else:
         for part in term.parts:
-            yield f"  {part.id}: {part.formula} = {format_bytes(part.bytes)}"
-            for line in filter(None, (_rule(part), part.detail)):
+            yield f"  {part.id}: {formula(part.formula)} = {format_bytes(part.bytes)}"
+            for line in filter(None, (_rule(part), formula(part.detail))):
                 yield f"    {line}"
     yield ""
 
@@ -79,9 +79,8 @@ def _weights(parts: tuple[Part, ...]) -> Iterator[str]:
         yield f"{begin}{tail(part.id, WIDTH - cell_len(begin))}"
     total = sum(part.bytes for part in parts)
     tensors = sum(part.tensors for part in parts)
-    yield f"  {format_gib(total, 4):>13}  {text('explain.total')}, {tensors:,} " + text(
-        "explain.tensors"
-    )
+    counted = f"{tensors:,} {text('explain.tensors')}"
+    yield f"  {format_gib(total, 4):>13}  {listed((text('explain.total'), counted), 'list.parts')}"
 
 
 def _rule(part: Part) -> str:
@@ -95,9 +94,9 @@ def _budget(explanation: Explanation) -> Iterator[str]:
             key,
             name=budget.name,
             fraction=budget.fraction,
-            base=budget.base.replace("_", " "),
+            base=text(f"explain.base.{budget.base}"),
             bytes=format_gib(budget.bytes),
-            inside=", ".join(budget.inside),
+            inside=listed(budget.inside),
         )
 
 
@@ -124,4 +123,13 @@ def _sources(explanation: Explanation) -> Iterator[str]:
     yield text("explain.sources")
     for name, source in explanation.sources.items():
         where = f"  {source.url}" if source.url else ""
-        yield f"  {name}: {source.title} ({source.retrieved}){where}"
+        yield (
+            "  "
+            + text(
+                "explain.named_source",
+                name=name,
+                title=of_facts(source.title),
+                day=source.retrieved,
+            )
+            + where
+        )

@@ -8,7 +8,7 @@ from typing import Final
 
 from heavylift.cli.cells import cell_len, left, wrap
 from heavylift.cli.output import glyphs
-from heavylift.cli.text import keys, of_facts, printable, text
+from heavylift.cli.text import keys, listed, of_facts, printable, text
 from heavylift.errors import Scalar
 from heavylift.records.golive import (
     GoLive,
@@ -176,7 +176,7 @@ def level_word(level: Level) -> str:
 def terms(record: GoLive) -> Iterator[tuple[str, str]]:
     """The conditions of the licence, each with its source and day."""
     for term in record.licence.terms:
-        yield of_facts(term.text), f"{term.source}, {term.as_of}"
+        yield of_facts(term.text), listed((term.source, term.as_of), "list.parts")
 
 
 def data_notes(record: GoLive) -> Iterator[str]:
@@ -192,4 +192,6 @@ def _shown(stage: str, name: str, value: Scalar) -> Scalar:
     key = f"{_WORDS.get((stage, name), name)}.{value}"
     if key in keys():
         return text(key)
+    if isinstance(value, str):
+        return of_facts(value)
     return f"{value:,}" if name in _COUNTED and isinstance(value, int) else value

@@ -47,7 +47,8 @@ def _head(found: Inspection) -> Iterator[Text | str]:
     glyph = glyphs()["ok" if found.sound else "fail"]
     origin = text(f"inspect.origin.{found.origin}")
     yield Text.assemble(
-        (f"{glyph} {text(f'inspect.{word}')}", style), f"  {found.file_format}, {origin}"
+        (f"{glyph} {text(f'inspect.{word}')}", style),
+        f"  {listed((found.file_format, origin), 'list.parts')}",
     )
     # The model's name, and its form in the words of the facts.
     parts = found.title.split(", ", 1) if found.title else [found.where]

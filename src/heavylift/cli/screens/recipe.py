@@ -61,7 +61,9 @@ def explained(recipe: Recipe) -> Iterator[str]:
             continue
         seen.add((setting.role, shown))
         yield f"{shown}   [{setting.role}]" if len(recipe.plans) > 1 else shown
-        yield from _wrapped(f"{words.why(setting)} ({words.origin(setting)})", "      ")
+        yield from _wrapped(
+            text("aside", words=words.why(setting), aside=words.origin(setting)), "      "
+        )
 
 
 def _choices(recipe: Recipe) -> Iterator[str]:

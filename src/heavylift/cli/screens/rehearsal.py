@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.status import failure_lines, finding_lines, wrapped
-from heavylift.cli.text import text
+from heavylift.cli.text import listed, text
 from heavylift.records.rehearsal import Rehearsal
 from heavylift.units import GIB
 
@@ -36,7 +36,7 @@ def lines(rehearsal: Rehearsal) -> Iterator[str]:
     yield from _why_not(rehearsal)
     for note in rehearsal.notes:
         yield from wrapped(text(f"rehearsal.note.{note}"), f"{glyphs()['warn']} ")
-    untold = ", ".join(text(f"rehearsal.untold.{each}") for each in rehearsal.untold)
+    untold = listed([text(f"rehearsal.untold.{each}") for each in rehearsal.untold])
     yield from wrapped(text("rehearsal.untold", what=untold), f"{glyphs()['unknown']} ")
     if rehearsal.receipt_file is not None:
         yield from wrapped(text("rehearsal.receipt", path=rehearsal.receipt_file), "")

@@ -11,7 +11,7 @@ from rich.text import Text
 from heavylift.cli.cells import wrap
 from heavylift.cli.output import WIDTH
 from heavylift.cli.screens.plan import wrapped
-from heavylift.cli.text import of_facts, text
+from heavylift.cli.text import formula, of_facts, text
 from heavylift.records.ranges import Interval
 from heavylift.records.speed import Band, Evidence, Speed, SpeedBasis, SpeedWorkload
 
@@ -125,7 +125,7 @@ def _terms(speed: Speed) -> Iterator[str]:
     yield text("speed.terms", binding=text(f"speed.part.{speed.binding}"))
     for term in speed.terms:
         name = text(f"speed.part.{term.id}")
-        yield from rows(name, f"{term.share_ratio:.0%}", term.formula)
+        yield from rows(name, f"{term.share_ratio:.0%}", formula(term.formula))
 
 
 def _batch(speed: Speed) -> str:

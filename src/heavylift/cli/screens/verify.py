@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from heavylift.cli.cells import left, wrap
 from heavylift.cli.output import glyphs
 from heavylift.cli.screens.served import served_line
-from heavylift.cli.text import keys, text
+from heavylift.cli.text import evidence, keys, text
 from heavylift.verify.records import CheckResult, Status, Verification
 
 _GLYPH = {
@@ -27,8 +27,8 @@ def lines(record: Verification) -> Iterator[str]:
     for check in record.checks:
         yield check_line(check)
         if check.status in (Status.FAIL, Status.WARN, Status.UNKNOWN):
-            for evidence in check.evidence[:2]:
-                yield from wrap(" ".join(evidence.split()), "    ", most=3)
+            for seen in check.evidence[:2]:
+                yield from wrap(evidence(" ".join(seen.split())), "    ", most=3)
     yield verdict_line(record)
 
 
