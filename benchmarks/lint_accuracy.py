@@ -1,28 +1,33 @@
 """Recall of the linter on commands that people pasted, and false alarms on those that worked.
 
-    python benchmarks/lint_accuracy.py [FILE.jsonl] [--verbose]
+    python benchmarks/lint_accuracy.py [FILE.jsonl | FILE.toml] [--verbose]
 
 Each line of the file is a command: `text`, `gpu` and `version` as stated beside it, `status`, and
-`expected_findings` as `rule` or `rule:detail`. Rules are compared before the colon. Run three
-times: with everything stated, with the rack alone, and with the text alone.
+`expected_findings` as `rule` or `rule:detail`; in TOML, `cases` with `expected`. Rules are compared
+before the colon. Run three times: with everything stated, with the rack alone, and with the text
+alone. Without a file, the commands of public reports in tests/golden/lint/reports.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 from heavylift.linting import Linting
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+REPORTS = REPOSITORY / "tests/golden/lint/reports/reports.toml"
 ABOVE_STYLE = ("fail", "warn")
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file."""
+    if path.suffix == ".toml":
+        cases = tomllib.loads(path.read_text("utf-8"))["cases"]
+        return [{**case, "expected_findings": case["expected"]} for case in cases]
     return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
 
 
@@ -61,11 +66,10 @@ def measure(
 
 
 def main() -> None:
-    """Measure the file named, or the reference data beside the repository."""
+    """Measure the file named, or the commands of public reports."""
     arguments = [each for each in sys.argv[1:] if not each.startswith("--")]
     verbose = "--verbose" in sys.argv
-    shared = Path(os.environ.get("HEAVYLIFT_SHARED", REPOSITORY.parent / "shared"))
-    path = Path(arguments[0]) if arguments else shared / "data/recipes/pasted_commands.jsonl"
+    path = Path(arguments[0]) if arguments else REPORTS
     if not path.exists():
         print(f"no commands at {path}: name a file")
         return

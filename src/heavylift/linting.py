@@ -9,7 +9,7 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.facts.schema import FactKind, GpuFacts
+from heavylift.facts.schema import FactKind, GpuFacts, ModelFacts
 from heavylift.lint.case import Hints, KnownModel, Library, PlanWish
 from heavylift.lint.check import Report, cases, lint
 from heavylift.lint.hardware import Card, host_memory_bytes, named_racks
@@ -145,6 +145,11 @@ class Linting:
         if model.totals is not None and (only is None or only.id == "native"):
             size = model.totals.bytes
         heads, experts = model.dims.get("heads"), model.dims.get("experts")
+        narrow = _dim(model, "moe_intermediate_size")
+        form = only or next((each for each in model.variants if each.id == "native"), None)
+        blocks = (
+            {each.group for each in form.quantised if each.scheme == "fp8-block"} if form else ()
+        )
         return KnownModel(
             name=name,
             title=model.title,
@@ -154,6 +159,12 @@ class Linting:
             weights_bytes=size,
             is_assumed=only is not None and only.kind is FactKind.ASSUMED,
             source=model.max_context.source,
+            block=max((each for each in blocks if each), default=None),
+            expert_widths=(narrow,),
+            dense_widths=(
+                _dim(model, "intermediate_size") if "dense" in model.layers or not narrow else 0,
+                narrow * _dim(model, "shared_experts"),
+            ),
         )
 
     def _plan(self, wish: PlanWish) -> Plan | None:
@@ -202,6 +213,12 @@ class Linting:
             knowledge,
             with_fixes=False,
         )
+
+
+def _dim(model: ModelFacts, name: str) -> int:
+    """A dimension of a model; 0 where it has none of that name."""
+    fact = model.dims.get(name)
+    return 0 if fact is None else fact.value
 
 
 def _planned_card(gpu: GpuFacts) -> Card:

@@ -124,7 +124,8 @@ class CommandModelFacts(Rule):
 
     `patterns` match the name or path in lower case; the first model that matches is taken.
     `plans_as` is the id of a model that can be planned. `owners` are those whose repositories of it
-    are known. `tags` are words that rules ask for.
+    are known. `tags` are words that rules ask for. `trust_optional`: its publisher's commands trust
+    its code, and engines have classes of their own for it.
     """
 
     id: str
@@ -135,6 +136,7 @@ class CommandModelFacts(Rule):
     tool_parsers: tuple[str, ...] = ()
     reasoning_parsers: tuple[str, ...] = ()
     trust_remote_code: bool = False
+    trust_optional: bool = False
     context_tokens: int | None = None
     bytes_total: int | None = None
     heads: int | None = None
@@ -151,6 +153,15 @@ class CheckpointNameFacts(Rule):
     bytes_total: int | None = None
     variant: str | None = None
     tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecipeFloorFacts(Rule):
+    """The engine version from which on a published recipe serves the models of these names."""
+
+    engine: str
+    patterns: tuple[str, ...]
+    version: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,10 +240,13 @@ class CommandEngines:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandModels:
-    """The file of models and the checkpoints published of them, as commands name them."""
+    """The file of models, the checkpoints published of them and the versions that recipes ask for,
+    as commands name them.
+    """
 
     models: tuple[CommandModelFacts, ...]
     checkpoints: tuple[CheckpointNameFacts, ...] = ()
+    floors: tuple[RecipeFloorFacts, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

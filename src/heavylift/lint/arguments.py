@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from heavylift.lint.command import Option
+from heavylift.lint.command import Option, Span
 from heavylift.lint.words import Word
 from heavylift.recipe.flags import FlagTable, Found
 
@@ -41,7 +41,7 @@ def options(
                 rest += given[at:]
                 break
             option, used = parted
-            found.append(option)
+            found.append(replace(option, at=_span(given[at - 1 : at + used])))
             at += used
             continue
         if not is_flag(word.text):
@@ -51,9 +51,17 @@ def options(
                 break
             continue
         option, used = _option(given, at, table)
-        found.append(option)
+        found.append(replace(option, at=_span(given[at - 1 : at + used])))
         at += used
     return tuple(found), tuple(rest)
+
+
+def _span(words: Sequence[Word]) -> Span | None:
+    """Where words stand that follow each other; None where one is not in the text itself."""
+    first, last = words[0].at, words[-1].at
+    if first is None or last is None or last[0] < first[0]:
+        return None
+    return first[0], last[1]
 
 
 def _parted(given: list[Word], at: int, table: FlagTable | None) -> tuple[Option, int] | None:
@@ -72,7 +80,7 @@ def _option(given: list[Word], at: int, table: FlagTable | None) -> tuple[Option
     word = given[at - 1]
     name, equals, joined = word.text.partition("=")
     found = table.flag(name) if table is not None else None
-    slip = None
+    slip = "one_element" if word.in_one else None
     glued = _GLUED.fullmatch(word.text) if found is None else None
     if glued and (glued[2].startswith("/") or (table and table.flag(glued[1]))):
         # `--device/dev/kfd`: the space, or the equals sign, was lost.

@@ -26,7 +26,8 @@ from heavylift.records.plan import Layout, Plan
 
 _VERSION: Final = re.compile(r"(?<![\w.])v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\.?\d)")
 _BRANCH: Final = re.compile(
-    r"main|nightly|dev\d|branch|image|fork|patch|rc\d|\bpr\b|\b20\d\d-\d\d", re.IGNORECASE
+    r"main|nightly|dev\d|branch|image|fork|patch|vendor|custom|rc\d|\bpr\b|\b20\d\d-\d\d",
+    re.IGNORECASE,
 )
 _SAID_IMAGE: Final = re.compile(r"(?:rocm )?image (?:\S*:)?([\w.-]+)", re.IGNORECASE)
 _PATCHED: Final = re.compile(r"[+]|patch|fork|branch|fix", re.IGNORECASE)
@@ -68,7 +69,8 @@ class PlanWish:
 class KnownModel:
     """A model of the facts by the name a command gives it. `weights_bytes` of all files, None where
     the form that the name speaks of has no known size; `is_assumed` where nobody described that
-    form.
+    form. `block`: channels of a block of its quantised weights, None where they have none;
+    `expert_widths` and `dense_widths` are the inner widths that tensor parallel ranks share.
     """
 
     name: str
@@ -79,6 +81,9 @@ class KnownModel:
     weights_bytes: int | None
     is_assumed: bool
     source: str
+    block: int | None = None
+    expert_widths: tuple[int, ...] = ()
+    dense_widths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +279,8 @@ class Case:
             "architecture": tuple(card.architecture for card in cards),
             "link": tuple(card.link for card in cards),
             "gpus": tuple(str(rack.gpus) for rack in self.racks if rack.gpus is not None),
+            "expert_part_odd": _when(self._odd_part(of_experts=True)),
+            "dense_part_odd": _when(self._odd_part(of_experts=False)),
         }
         if container is not None:
             image = container.image or ""
@@ -389,20 +396,28 @@ class Case:
         name = self.model_name
         if name is None or (self.model is not None and self.model.plans_as is not None):
             return None
-        if not _NAME.fullmatch(name) or self.setting("quantization") is not None:
+        if self.setting("quantization") is not None:
             # Weights quantised at the start are not those of the files.
             return None
         if self.serves and self.engine is not None and not self.engine.settings.get("tensor"):
             # A runner for single machines takes a form of its own choice.
             return None
-        return self.library.known(name)
+        return self.shape
+
+    @cached_property
+    def shape(self) -> KnownModel | None:
+        """What the facts know by the model's name alone: its widths and context, not the form of
+        its weights.
+        """
+        name = self.model_name
+        return self.library.known(name) if name is not None and _NAME.fullmatch(name) else None
 
     @property
     def context_tokens(self) -> int | None:
         """The longest context the model has."""
         if self.model is not None and self.model.context_tokens is not None:
             return self.model.context_tokens
-        return self.known.context_tokens if self.known is not None else None
+        return self.shape.context_tokens if self.shape is not None else None
 
     @property
     def is_hybrid(self) -> bool:
@@ -511,6 +526,19 @@ class Case:
         if value is None or value == FALSE:
             return 1
         return tensor * data if value == TRUE else int(number(value) or 1)
+
+    def _odd_part(self, *, of_experts: bool) -> bool:
+        """Whether a tensor rank's part of the weights is not made of whole quantisation blocks."""
+        shape, layout = self.shape, self.layout
+        if shape is None or shape.block is None or layout.tensor_parallel_size == 1:
+            return False
+        if self.setting("quantization") not in (None, "fp8"):
+            return False
+        if of_experts:
+            widths = () if layout.expert_parallel_size > 1 else shape.expert_widths
+        else:
+            widths = shape.dense_widths
+        return any(width % (layout.tensor_parallel_size * shape.block) for width in widths if width)
 
     @property
     def states_layout(self) -> bool:

@@ -10,7 +10,8 @@ from heavylift.lint.case import Case, Hints, Library
 from heavylift.lint.command import Document
 from heavylift.lint.commands import CommandReader
 from heavylift.lint.finding import RANK, LintFinding
-from heavylift.lint.mend import mended
+from heavylift.lint.layout import laid_out, repaired
+from heavylift.lint.mend import drafted, written
 from heavylift.lint.reading import read
 from heavylift.lint.rules import container, memory, model, names, pairs, settings, shape, sums
 from heavylift.records.finding import Severity
@@ -34,7 +35,8 @@ _RULES: Final[tuple[Callable[[Case], Iterator[LintFinding]], ...]] = (
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """What was found in a text. `engines` are those its commands start; none = no command was
-    recognised. `mended` is the text of the commands with every edit applied.
+    recognised. `mended` is the text with every edit applied: in its own lines where that is sure,
+    else its commands alone.
     """
 
     form: str
@@ -52,19 +54,27 @@ class Report:
 
 def lint(text: str, library: Library, hints: Hints | None = None) -> Report:
     """Everything wrong with the commands of a text. No text raises."""
-    document = read(text, CommandReader(library.engines, library.tables))
+    reader = CommandReader(library.engines, library.tables)
+
+    def again(changed: str) -> Document:
+        return read(changed, reader)
+
+    document = repaired(again(text), again)
     cases = _cases(document, library, hints)
     by_case = [tuple(_found(case)) for case in cases]
+    drafts = [
+        drafted(case.command, case.table, [edit for each in found for edit in each.mend])
+        for case, found in zip(cases, by_case, strict=True)
+    ]
+    alone = "\n\n".join(map(written, drafts))
+    in_place = laid_out(document, drafts, alone, again)
     findings = _unique([*shape.copying(document), *(each for found in by_case for each in found)])
     return Report(
         form=document.form,
         engines=_names(case.engine.title if case.engine else None for case in cases),
         models=_names(case.model.title if case.model else case.model_name for case in cases),
         findings=findings,
-        mended="\n\n".join(
-            mended(case.command, case.table, [e for each in found for e in each.mend])
-            for case, found in zip(cases, by_case, strict=True)
-        ),
+        mended=alone if in_place is None else in_place,
     )
 
 

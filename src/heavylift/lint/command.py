@@ -14,13 +14,29 @@ TRUE: Final = "true"
 FALSE: Final = "false"
 
 
+Span = tuple[int, int]
+"""A place in a text: its first letter, and the one after its last."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """Where the parts of a command stand in its text: the words that start it, its variables, its
+    positional arguments in order, its image, the end of its words. None = not in the text itself.
+    """
+
+    entry: Span | None = None
+    env: dict[str, Span] = field(default_factory=dict)
+    positionals: tuple[Span | None, ...] = ()
+    image: Span | None = None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Option:
     """A flag of the engine as written, and what it is.
 
     `name` is the main name of the table, or the written one where the table has none. `member` is
     the part after a dot (`--attention-config.backend`). `slip` says how it is malformed: `no_space`
-    (`--device/dev/kfd`) or `parted` (`-- device`).
+    (`--device/dev/kfd`), `parted` (`-- device`) or `one_element` (a list's `"--dtype auto"`).
     """
 
     written: str
@@ -31,6 +47,7 @@ class Option:
     joined: bool = False
     loose_json: bool = False
     slip: str | None = None
+    at: Span | None = field(default=None, compare=False)
 
     @property
     def text(self) -> str | None:
@@ -65,7 +82,8 @@ class Container:
     """The container around a command. Paths of mounts are (outside, inside).
 
     `form`: `docker`, `compose`, `kubernetes` or `systemd` (none, but with a time limit). `devices`
-    are device nodes, resources of a cluster, and `--gpus` for all cards. `start_budget_s` is how
+    are device nodes, resources of a cluster, and `--gpus` for all cards. `entry_replaced`: the
+    image's own entry point is not what starts. `start_budget_s` is how
     long it may take to become ready before it is killed, where a probe says so.
     """
 
@@ -81,6 +99,7 @@ class Container:
     ipc: str | None = None
     shm_bytes: int | None = None
     privileged: bool = False
+    entry_replaced: bool = False
     start_budget_s: int | None = None
     start_budget_from: str | None = None
 
@@ -90,7 +109,8 @@ class Command:
     """One start of an engine.
 
     `entry` are the words that start it. `fragment`: only part of a command was pasted (variables or
-    flags alone), so what is absent says nothing. `comments` are the words around it.
+    flags alone), so what is absent says nothing. `repeated`: words after an image that starts the
+    engine itself, which name the program once more. `comments` are the words around it.
     """
 
     engine: CommandEngineFacts | None
@@ -101,8 +121,10 @@ class Command:
     positionals: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     container: Container | None = None
+    repeated: str | None = None
     fragment: bool = False
     comments: tuple[str, ...] = ()
+    placed: Placed = field(default_factory=Placed, compare=False)
 
     def given(self, name: str) -> tuple[Option, ...]:
         """The options of that main name, in order."""
@@ -111,9 +133,15 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """Everything read from one text: commands, comments, and what copying had broken."""
+    """Everything read from one text: commands, comments, and what copying had broken.
+
+    `text` is what the places of the commands' parts refer to; None where they refer to nothing that
+    could be handed back. `fixes` are places in it and what to write there instead.
+    """
 
     form: str
     commands: tuple[Command, ...]
     comments: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
+    text: str | None = None
+    fixes: tuple[tuple[int, int, str], ...] = ()

@@ -11,8 +11,8 @@ from typing import Final
 
 from heavylift.facts.command_schema import CommandEngineFacts, ImageFacts
 from heavylift.lint.arguments import is_flag, options
-from heavylift.lint.command import Command, Container, Option
-from heavylift.lint.words import Word, split
+from heavylift.lint.command import Command, Container, Option, Placed, Span
+from heavylift.lint.words import Split, Word, split
 from heavylift.recipe.flags import FlagTable
 from heavylift.units import parse_bytes
 
@@ -69,10 +69,11 @@ class CommandReader:
 
     # --- a whole script --------------------------------------------------------------------------
 
-    def script(self, text: str) -> tuple[list[Command], list[str], list[str]]:
-        """The commands of shell text, its comments, and what was forgiven."""
+    def script(self, text: str) -> tuple[list[Command], Split]:
+        """The commands of shell text, and how it was split."""
         out = split(text)
         scope: dict[str, str] = {}
+        places: dict[str, Span | None] = {}
         exported: set[str] = set()
         arrays: dict[str, tuple[Word, ...]] = {}
         commands: list[Command] = []
@@ -85,12 +86,17 @@ class CommandReader:
                 continue
             found = self.read(words, {name: scope[name] for name in exported})
             if found:
-                commands += found
+                known = {name: at for name in exported if (at := places.get(name)) is not None}
+                commands += [
+                    replace(each, placed=replace(each.placed, env={**known, **each.placed.env}))
+                    for each in found
+                ]
             else:
                 exported |= _remember(words, scope, arrays)
+                places |= {word.text.partition("=")[0]: word.at for word in words}
         if not commands:
             commands = self._no_command(out.commands, scope)
-        return commands, out.comments, out.repairs
+        return commands, out
 
     def _has_image(self, words: Sequence[Word]) -> bool:
         start = _container_start(words)
@@ -131,6 +137,10 @@ class CommandReader:
         )
         return [Command(engine=engine, env=env, fragment=True)]
 
+    def starts(self, words: Sequence[str]) -> bool:
+        """Whether these words start an engine."""
+        return self._has_entry([Word(word, quoted=" " in word) for word in words])
+
     # --- one simple command ----------------------------------------------------------------------
 
     def read(self, words: Sequence[Word], env: dict[str, str]) -> list[Command]:
@@ -158,9 +168,9 @@ class CommandReader:
         nested = next((word.text for word in words if self._holds_command(word)), None)
         if nested is None:
             return []
-        inner, _, _ = self.script(nested)
+        inner, _ = self.script(nested)
         before = _assignments(words)
-        return [replace(each, env={**env, **before, **each.env}) for each in inner]
+        return [replace(_elsewhere(each), env={**env, **before, **each.env}) for each in inner]
 
     def _holds_command(self, word: Word) -> bool:
         return (
@@ -193,6 +203,7 @@ class CommandReader:
                 positionals=tuple(word.text for word in rest),
                 env=env,
                 fragment=True,
+                placed=Placed(positionals=tuple(word.at for word in rest)),
             )
         ]
 
@@ -210,6 +221,11 @@ class CommandReader:
             options=given,
             positionals=tuple(word.text for word in rest),
             env={**env, **_assignments(words[begin : started.first])},
+            placed=Placed(
+                entry=_from_to(words[started.first : started.after]),
+                env=_places(words[begin : started.first]),
+                positionals=tuple(word.at for word in rest),
+            ),
         )
 
     def arguments(
@@ -231,6 +247,7 @@ class CommandReader:
             positionals=tuple(word.text for word in rest),
             env=env,
             container=container,
+            placed=Placed(positionals=tuple(word.at for word in rest)),
         )
 
     # --- where an engine starts ------------------------------------------------------------------
@@ -239,7 +256,8 @@ class CommandReader:
         """The first start of an engine from a word on."""
         for index in range(start, len(words)):
             text = words[index].text
-            found = self._entries.get(text) or self._entries.get(PurePosixPath(text).name)
+            name = PurePosixPath(text).name.removesuffix(".exe")
+            found = self._entries.get(text) or self._entries.get(name)
             for entry in found or ():
                 wanted = entry.words[1:]
                 have = words[index + 1 : index + 1 + len(wanted)]
@@ -267,7 +285,10 @@ class CommandReader:
             return []
         variables = {**env, **_container_env(given, env)}
         container = _docker(given, rest[0].text)
-        return self.inside(container, list(rest[1:]), variables)
+        return [
+            replace(each, placed=replace(each.placed, image=rest[0].at))
+            for each in self.inside(container, list(rest[1:]), variables)
+        ]
 
     def inside(self, container: Container, words: list[Word], env: dict[str, str]) -> list[Command]:
         """The commands that a container with these arguments runs."""
@@ -276,17 +297,31 @@ class CommandReader:
         # `sh -c "…"` and nested entries first; bare arguments go to the image's own server.
         inner = self.read(words, env) if self._has_entry(words) else []
         if inner:
-            return [replace(each, container=container) for each in inner]
+            again = _named_again(container, words, inner[0].entry)
+            return [replace(each, container=container, repeated=again) for each in inner]
         if engine is None:
             # An image of one's own: its arguments tell whose they are.
             return [
                 replace(each, container=container, fragment=False)
                 for each in self._loose_flags(_from_first_flag(words), env)
             ]
-        return [self.arguments(engine, words, env, container)]
+        command = self.arguments(engine, words, env, container)
+        last = engine.entries[0].split()[-1]
+        again = _named_again(container, words, last) if words and words[0].text == last else None
+        return [replace(command, repeated=again)]
 
     def _has_entry(self, words: Sequence[Word]) -> bool:
         return self._started(words) is not None or any(map(self._holds_command, words))
+
+
+def _named_again(container: Container, words: Sequence[Word], entry: str) -> str | None:
+    """The words that name the program once more, where the image's own entry point already runs it
+    and nothing replaces that; None where all is well.
+    """
+    facts = container.image_facts
+    if facts is None or not facts.entry or container.entry_replaced:
+        return None
+    return None if not words or is_flag(words[0].text) else entry
 
 
 def _entries_of(engine: CommandEngineFacts) -> list[Entry]:
@@ -324,10 +359,34 @@ def _runs_container(words: Sequence[Word]) -> bool:
     return _container_start(words) > 0
 
 
+def _elsewhere(command: Command) -> Command:
+    """A command read out of a word: its places are not those of the text around."""
+    return replace(
+        command,
+        options=tuple(replace(each, at=None) for each in command.options),
+        placed=Placed(),
+    )
+
+
+def _from_to(words: Sequence[Word]) -> Span | None:
+    first, last = words[0].at, words[-1].at
+    return None if first is None or last is None else (first[0], last[1])
+
+
+def _places(words: Sequence[Word]) -> dict[str, Span]:
+    """Where variables are assigned before a command."""
+    return {
+        word.text.partition("=")[0]: word.at
+        for word in words
+        if word.at is not None and ASSIGNMENT.fullmatch(word.text)
+    }
+
+
 def _assignments(words: Sequence[Word]) -> dict[str, str]:
     found = {}
     for word in words:
-        if match := ASSIGNMENT.fullmatch(word.text):
+        # `--env=A=b`, as programs that start pods and containers take it.
+        if match := ASSIGNMENT.fullmatch(word.text.removeprefix("--env=")):
             found[match[1]] = match[2]
     return found
 
@@ -371,7 +430,9 @@ def expand(
             and " " in filled
             and (_VARIABLE.fullmatch(word.text))
         ):
-            out += [inner for command in split(filled).commands for inner in command]
+            out += [
+                replace(inner, at=None) for command in split(filled).commands for inner in command
+            ]
         else:
             out.append(replace(word, text=filled))
     return out
@@ -416,6 +477,7 @@ def _docker(given: Sequence[Option], image: str) -> Container:
         ipc=_last(values, "--ipc"),
         shm_bytes=size(_last(values, "--shm-size")),
         privileged=values.get("--privileged", ["false"])[-1] == "true",
+        entry_replaced="--entrypoint" in values,
     )
 
 

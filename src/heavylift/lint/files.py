@@ -25,6 +25,8 @@ _LONGEST_NUMBER: Final = 18
 _ARGUMENT_KEYS: Final = re.compile(r"(?:[a-z_]*args|arguments|command|cmd|flags)", re.IGNORECASE)
 _ENV_KEYS: Final = ("env", "environment", "env_vars")
 _ENOUGH_FLAGS: Final = 2
+_TWO_IN_ONE: Final = re.compile(r"--[\w.-]+\s+\S")
+"""`--flag value` as one element of a list."""
 
 
 def is_unit(text: str) -> bool:
@@ -77,7 +79,7 @@ class FileReader:
             elif key.strip() == "TimeoutStartSec":
                 budget = _seconds(value)
             elif key.strip() == "ExecStart":
-                found, _, _ = self.reader.script(value.lstrip("-@:+! "))
+                found, _ = self.reader.script(value.lstrip("-@:+! "))
                 commands += found
         return [
             replace(
@@ -104,7 +106,7 @@ class FileReader:
             if isinstance(service, dict) and (service.get("image") or service.get("command")):
                 yield from self.reader.inside(
                     _compose_container(service),
-                    [*_words(service.get("entrypoint")), *_words(service.get("command"))],
+                    [*_exec(service.get("entrypoint")), *_exec(service.get("command"))],
                     _env(service.get("environment")),
                 )
 
@@ -133,7 +135,7 @@ class FileReader:
     def _container(self, pod: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[Command]:
         yield from self.reader.inside(
             _pod_container(pod, container),
-            [*_words(container.get("command")), *_words(container.get("args"))],
+            [*_exec(container.get("command")), *_exec(container.get("args"))],
             _env(container.get("env")),
         )
 
@@ -240,13 +242,20 @@ def _words(value: Any) -> list[Word]:
     words = []
     for each in value:
         text = str(each)
-        if re.match(r"--\S+\s+\S", text) and not text.lstrip().startswith("{"):
+        if _TWO_IN_ONE.match(text):
             # "--flag value" in one item, as recipes write it.
             flag, _, rest = text.partition(" ")
             words += [Word(flag), Word(rest.strip(), quoted=True)]
         else:
             words.append(Word(text, quoted=" " in text))
     return words
+
+
+def _exec(value: Any) -> list[Word]:
+    """The words of a container, whose runtime hands each element of a list over as it is."""
+    listed = value if isinstance(value, list) else []
+    shared = {str(each).partition(" ")[0] for each in listed if _TWO_IN_ONE.match(str(each))}
+    return [replace(word, in_one=word.text in shared) for word in _words(value)]
 
 
 def _env(value: Any) -> dict[str, str]:
@@ -293,6 +302,7 @@ def _compose_container(service: Mapping[str, Any]) -> Container:
         ipc=_text(service.get("ipc")),
         shm_bytes=size(_text(service.get("shm_size"))),
         privileged=service.get("privileged") is True,
+        entry_replaced=service.get("entrypoint") is not None,
         start_budget_s=budget,
         start_budget_from=origin,
     )
@@ -356,6 +366,7 @@ def _pod_container(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Cont
         ipc="host" if pod.get("hostIPC") is True else None,
         shm_bytes=shm,
         privileged=isinstance(security, dict) and security.get("privileged") is True,
+        entry_replaced=container.get("command") is not None,
         start_budget_s=probe,
         start_budget_from=origin,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,10 @@ _FENCE: Final = re.compile(r"^[ \t]*```[\w+-]*[ \t]*$", re.MULTILINE)
 _OTHER_CONTINUATION: Final = re.compile(r"(?<=[ \t])[`^][ \t]*\n")
 _OTHER_ASSIGNMENT: Final = re.compile(
     r"^[ \t]*(?:\$env:(\w+)[ \t]*=[ \t]*|set[ \t]+\"?(\w+)=)", re.MULTILINE | re.IGNORECASE
+)
+_ENTITY: Final = re.compile(r"&(?:quot|apos|amp|lt|gt|nbsp|#\d{2,4}|#x[0-9a-fA-F]{2,4});")
+_WINDOWS_PATH: Final = re.compile(
+    r"(?<![\w\\])(?:[A-Za-z]:|\.{1,2})\\(?=[\w.(])[\w .()+-]*(?:\\[\w.()+-]+)*"
 )
 _WIDE_FIRST: Final = 0xFF01
 _WIDE_LAST: Final = 0xFF5E
@@ -40,9 +45,12 @@ def straighten(text: str) -> Straightened:
     """
     repairs = []
     plain = text.replace("\r\n", "\n").replace("\r", "\n").translate(_SPACES)
+    if _ENTITY.search(plain):
+        plain = html.unescape(plain)
     plain = _FENCE.sub("", plain)
     plain = _PROMPT.sub("", plain)
     plain = _OTHER_CONTINUATION.sub("\\\\\n", plain)
+    plain = _WINDOWS_PATH.sub(lambda found: found[0].replace("\\", "/"), plain)
     plain = _OTHER_ASSIGNMENT.sub(lambda found: f"export {found[1] or found[2]}=", plain)
     for name, changed in (
         ("invisible", _INVISIBLE.sub("", plain)),

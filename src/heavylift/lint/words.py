@@ -17,6 +17,7 @@ _CONTINUED: Final = re.compile(r"\n\s*(?=--?[A-Za-z])")
 _PATIENCE: Final = 8
 """How many times the text is looked through in vain for what closes."""
 _JOINED: Final = re.compile(r"\\[ \t]*\n")
+_GAP: Final = re.compile(r"[ \t]*")
 _LEFT_OVER: Final = re.compile(r"\\(?:[ \t]|\Z)")
 _PLACEHOLDER: Final = re.compile(r"<[^<>|&;\n]{1,60}>")
 _REDIRECT: Final = re.compile(r"\d*(?:>>?|<)(?:&\d+|\s*\S+)")
@@ -26,32 +27,42 @@ _OPENS_JSON: Final = re.compile(r"\{\s*[\"']|\{\s*\}")
 @dataclass(frozen=True, slots=True)
 class Word:
     """One word. `loose_json`: a JSON object written without quotes around it. `items`: the
-    elements where the word assigns an array.
+    elements where the word assigns an array. `in_one`: a flag that shares one element of a list
+    with its value. `at`: where it stands in the text, first letter and the one after the last.
     """
 
     text: str
     quoted: bool = False
     loose_json: bool = False
     items: tuple[Word, ...] | None = None
+    in_one: bool = False
+    at: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
 class Split:
-    """Simple commands in order, the comments, and what had to be forgiven."""
+    """Simple commands in order, the comments, and what had to be forgiven. `fixes` are places in
+    the text, and what to write there so that nothing need be forgiven.
+    """
 
     commands: list[list[Word]] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    fixes: list[tuple[int, int, str]] = field(default_factory=list)
 
 
 class _Reader:
     """Walks the text once, keeping the word and the command that are being built."""
 
-    def __init__(self, text: str, *, in_array: bool = False) -> None:
-        """`in_array`: the text is what an array holds; arrays do not nest."""
+    def __init__(self, text: str, *, in_array: bool = False, offset: int = 0) -> None:
+        """`in_array`: the text is what an array holds; arrays do not nest. `offset`: where it
+        begins in the whole.
+        """
         self.text = text
         self.in_array = in_array
+        self.offset = offset
         self.at = 0
+        self.begin = self.end = 0
         self.patience = _PATIENCE * len(text)
         self.out = Split()
         self.command: list[Word] = []
@@ -98,15 +109,21 @@ class _Reader:
 
     # --- what may follow -------------------------------------------------------------------------
 
+    def _start(self, at: int) -> None:
+        """Begin a word, where none is begun."""
+        if not self.started:
+            self.started, self.begin = True, at
+
     def _letter(self, letter: str) -> None:
-        self.started = True
+        self._start(self.at)
         self.letters.append(letter)
         self.at += 1
+        self.end = self.at
 
     def _take(self, end: int) -> None:
-        self.started = True
+        self._start(self.at)
         self.letters.append(self.text[self.at : end])
-        self.at = end
+        self.at = self.end = end
 
     def _opens_array(self) -> bool:
         return not self.in_array and bool(self.letters) and self.letters[-1] == "="
@@ -119,21 +136,28 @@ class _Reader:
         rest = _JOINED.match(self.text, self.at)
         if rest:
             if rest[0] != "\\\n":
-                self._forgive("space_after_backslash")
+                self._forgive("space_after_backslash", len(rest[0]), "\\\n")
                 self._end_word()
             self.at += len(rest[0])
         elif not self.started and _LEFT_OVER.match(self.text, self.at):
-            self._forgive("lost_line_breaks")
+            gap = _GAP.match(self.text, self.at + 1)
+            after = self.at + 1 if gap is None else gap.end()
+            if self.text[after : after + 1] in ("", "#"):
+                self._forgive("lost_line_breaks", 1, "")
+            else:
+                self._forgive("lost_line_breaks", after - self.at, "\\\n  ")
             self.at += 1
         elif self.at + 1 < len(self.text):
             self.quoted = True
+            self._start(self.at)
             self.at += 1
             self._letter(self.text[self.at])
         else:
             self.at += 1
 
     def _quote(self, mark: str) -> None:
-        self.started = self.quoted = True
+        self._start(self.at)
+        self.quoted = True
         self.at += 1
         while self.at < len(self.text) and self.text[self.at] != mark:
             if (
@@ -151,13 +175,18 @@ class _Reader:
         if self.at >= len(self.text):
             self._forgive("open_quote")
         self.at += 1
+        self.end = min(self.at, len(self.text))
 
     def newline(self) -> None:
         """End the command, unless the next line begins with a flag."""
         continued = _CONTINUED.match(self.text, self.at)
         self._end_word()
-        if continued and self.command:
-            self._forgive("lost_continuations")
+        if self.in_array:
+            self.at += 1
+        elif continued and self.command:
+            gap = continued[0].rfind("\n") + 1
+            joined = self.text.endswith("\\\n", 0, self.at)
+            self._forgive("lost_continuations", gap, "" if joined else " \\\n")
             self.at = continued.end()
         else:
             self._end_command()
@@ -167,7 +196,29 @@ class _Reader:
         end = self.text.find("\n", self.at)
         end = len(self.text) if end < 0 else end
         self.out.comments.append(self.text[self.at + 1 : end].strip())
-        self.at = end
+        if self.command and not self.in_array and _CONTINUED.match(self.text, end):
+            self._comment_between(end)
+        else:
+            self.at = end
+
+    def _comment_between(self, end: int) -> None:
+        """A comment among the lines of one command: a shell would end the command there. Its place
+        is above the command.
+        """
+        line = self.text.rfind("\n", 0, self.at) + 1
+        before = self.text[line : self.at].rstrip(" \t\\")
+        comment = self.text[self.at : end].strip()
+        first = self.command[0].at
+        if before:
+            self.at = line + len(before)
+            self._forgive("lost_continuations", end - self.at, " \\")
+        else:
+            self.at = line
+            self._forgive("lost_continuations", end + 1 - self.at, "")
+        if first is not None:
+            start = self.text.rfind("\n", 0, first[0] - self.offset) + 1 + self.offset
+            self.out.fixes.append((start, start, f"{comment}\n"))
+        self.at = end + 1
 
     def _balanced(self, opening: str, closing: str, start: int) -> None:
         end = self._close_of(opening, closing, start)
@@ -209,12 +260,25 @@ class _Reader:
         self._take(end)
 
     def _array(self) -> None:
-        end = self.text.find(")", self.at)
-        end = len(self.text) if end < 0 else end
-        text = self.text[self.at + 1 : end].replace("\n", " ")
-        inner = _Reader(text, in_array=True).read()
+        end = self._array_end()
+        text = self.text[self.at + 1 : end]
+        inner = _Reader(text, in_array=True, offset=self.offset + self.at + 1).read()
         self.items = tuple(word for command in inner.commands for word in command)
-        self.at = min(end + 1, len(self.text))
+        self.at = self.end = min(end + 1, len(self.text))
+
+    def _array_end(self) -> int:
+        """Where the array closes: parentheses of `$((A + 1))` inside it are its own."""
+        depth, single = 0, False
+        for index in range(self.at, len(self.text)):
+            letter = self.text[index]
+            if letter == "'":
+                single = not single
+            elif not single and letter in "()":
+                depth += 1 if letter == "(" else -1
+                if depth == 0:
+                    return index
+        end = self.text.find(")", self.at)
+        return len(self.text) if end < 0 else end
 
     def _angle(self, letter: str) -> None:
         placeholder = _PLACEHOLDER.match(self.text, self.at)
@@ -234,7 +298,15 @@ class _Reader:
 
     def _end_word(self) -> None:
         if self.started:
-            self.command.append(Word("".join(self.letters), self.quoted, self.loose, self.items))
+            self.command.append(
+                Word(
+                    "".join(self.letters),
+                    self.quoted,
+                    self.loose,
+                    self.items,
+                    at=(self.offset + self.begin, self.offset + self.end),
+                )
+            )
         self.letters = []
         self.started = self.quoted = self.loose = False
         self.items = None
@@ -245,9 +317,12 @@ class _Reader:
             self.out.commands.append(self.command)
         self.command = []
 
-    def _forgive(self, repair: str) -> None:
+    def _forgive(self, repair: str, length: int = 0, instead: str | None = None) -> None:
         if repair not in self.out.repairs:
             self.out.repairs.append(repair)
+        if instead is not None:
+            start = self.offset + self.at
+            self.out.fixes.append((start, start + length, instead))
 
 
 _SIMPLE: Final[dict[str, Callable[[_Reader], None]]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from heavylift.errors import HeavyliftError
 from heavylift.facts.command_schema import (
     CommandEngineFacts,
     CommandModelFacts,
@@ -150,6 +151,15 @@ class Job:
     def model_path(self) -> str | None:
         """What the engine is given as its model: the path stated, else the repository."""
         return self.start.model_path or self.variant_repo
+
+    @property
+    def weights(self) -> str:
+        """`model_path`, for an engine that must be told it. Raises REC015 where none is known."""
+        path = self.model_path
+        if path is None:
+            given = {"variant": self.plan.variant, "engine": self.serving.title}
+            raise HeavyliftError("REC015", given)
+        return path
 
     @property
     def is_local(self) -> bool:

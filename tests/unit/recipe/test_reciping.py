@@ -135,6 +135,27 @@ def test_what_cannot_be_emitted_says_so(
     assert caught.value.code == code
 
 
+def test_a_form_without_a_repository_must_be_named(make_recipe: Make) -> None:
+    """An engine is never told of weights that nobody published under a name."""
+    with pytest.raises(HeavyliftError) as caught:
+        make_recipe("qwen3.5-27b", "1xB200", "vllm", variant="nvfp4")
+    assert caught.value.code == "REC015"
+    path = {"model_path": "/weights/own"}
+    recipe = make_recipe("qwen3.5-27b", "1xB200", "vllm", variant="nvfp4", start=path)
+    assert recipe.launch is not None
+    assert "/weights/own" in recipe.launch.ranks[0].argv
+
+
+def test_release_images_are_pinned_where_their_digest_is_known(make_recipe: Make) -> None:
+    """A digest is of one release: the release after it is named by its tag, and that is said."""
+    pinned = make_recipe("kimi-k3", "8xB300", "vllm", engine_version="0.31.0")
+    assert pinned.launch is not None
+    assert (pinned.launch.image_digest or "").startswith("sha256:c1c9f6fd")
+    newest = make_recipe("kimi-k3", "8xB300", "vllm", engine_version="0.32.0")
+    assert newest.launch is not None
+    assert newest.launch.image_digest is None
+
+
 def test_ollama_does_not_serve_k3_and_says_why(make_recipe: Make) -> None:
     """Only a hosted tag is published; what works instead is named."""
     recipe = make_recipe("kimi-k3", "8xB300", "ollama")

@@ -151,6 +151,14 @@ def planned(case: Case, wish: PlanWish) -> tuple[Plan | None, LintFinding | None
         )
 
 
+def _sureness(case: Case) -> Severity:
+    """How sure a plan's cache is: what a release sets aside is known of those that were read."""
+    number = case.version.number
+    if number is None or case.table is None or case.table.is_read(number):
+        return Severity.FAIL
+    return Severity.INFO if case.version.precedes(case.table.facts.read[0]) else Severity.WARN
+
+
 def _judged(case: Case, wish: PlanWish, plan: Plan) -> Iterator[LintFinding]:
     limit = max(plan.limits, key=lambda each: each.short_bytes)
     weights = plan.per_gpu.weights_bytes.low
@@ -184,7 +192,7 @@ def _judged(case: Case, wish: PlanWish, plan: Plan) -> Iterator[LintFinding]:
         yield _memory_finding(
             case,
             "weights_leave_no_kv",
-            Severity.FAIL,
+            _sureness(case),
             plan,
             need=_gib(limit.need_bytes),
             have=_gib(limit.have_bytes),
@@ -309,7 +317,7 @@ def _context(case: Case, plan: Plan, pool: _Pool, likely: _Pool) -> Iterator[Lin
     yield _memory_finding(
         case,
         "max_model_len_exceeds_kv",
-        Severity.FAIL if certain else Severity.WARN,
+        _sureness(case) if certain else Severity.WARN,
         plan,
         text=None if certain else "likely_context",
         subject=case.flag_of("context"),
@@ -331,7 +339,7 @@ def _state_blocks(case: Case, plan: Plan, pool: _Pool, likely: _Pool) -> Iterato
     yield _memory_finding(
         case,
         "mamba_blocks_too_few",
-        Severity.FAIL if certain else Severity.WARN,
+        _sureness(case) if certain else Severity.WARN,
         plan,
         text=None if certain else "likely_blocks",
         subject=case.flag_of("sequences"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterator
 
-from heavylift.lint.case import Case
+from heavylift.facts.command_schema import CommandModelFacts
+from heavylift.lint.case import Case, name_key
 from heavylift.lint.command import FALSE
 from heavylift.lint.finding import LintFinding
 from heavylift.recipe.flags import Presence
@@ -24,7 +26,7 @@ def model(case: Case) -> Iterator[LintFinding]:
     """Every finding on the model and what is missing for it."""
     if case.engine is None:
         return
-    for rule in (_name, _mirror, _size):
+    for rule in (_name, _mirror, _size, _floor):
         yield from rule(case)
     if case.serves and not case.is_partial:
         for rule in (_trust, _parsers, _auto_tools, _tensor, _context):
@@ -40,7 +42,7 @@ def _trust(case: Case) -> Iterator[LintFinding]:
     if case.setting("trust") in (None, FALSE):
         yield LintFinding(
             rule="no_trust_remote_code",
-            severity=Severity.FAIL if _refuses(case) else Severity.INFO,
+            severity=Severity.FAIL if _refuses(case, facts) else Severity.INFO,
             subject=case.flag_of("trust"),
             text="no_trust_remote_code",
             params={"model": facts.title},
@@ -138,7 +140,9 @@ def _auto_tools(case: Case) -> Iterator[LintFinding]:
     if parser is not None and not automatic:
         yield LintFinding(
             rule="missing",
-            severity=Severity.WARN,
+            # The server starts and answers; only requests that leave the choice of tools to it are
+            # refused.
+            severity=Severity.INFO,
             subject=case.flag_of("tool_parser"),
             detail="enable_auto_tool_choice",
             text="auto_tools_missing",
@@ -217,6 +221,32 @@ def _size(case: Case) -> Iterator[LintFinding]:
         )
 
 
+def _floor(case: Case) -> Iterator[LintFinding]:
+    """A version before the one that the published recipe of the model asks for."""
+    name, engine = name_key(case.model_name or ""), case.engine
+    floor = next(
+        (
+            each
+            for each in case.library.models.floors
+            if engine is not None
+            and each.engine == engine.id
+            and any(fnmatch.fnmatchcase(name, pattern) for pattern in each.patterns)
+        ),
+        None,
+    )
+    if floor is not None and engine is not None and case.version.precedes(floor.version):
+        yield LintFinding(
+            rule="engine_version_floor",
+            severity=Severity.INFO,
+            subject="version",
+            detail=floor.version,
+            text="recipe_asks_newer",
+            params={"engine": engine.title, "model": _title(case), "since": floor.version},
+            source=floor.source,
+            as_of=floor.as_of.isoformat(),
+        )
+
+
 def _tensor(case: Case) -> Iterator[LintFinding]:
     """One GPU, by default, for a model that none holds."""
     size = case.weights_bytes or (case.model.bytes_total if case.model else None)
@@ -266,8 +296,9 @@ def _source(case: Case) -> str | None:
     return known.source if known is not None else None
 
 
-def _refuses(case: Case) -> bool:
-    return case.engine is not None and case.engine.refuses_foreign_code
+def _refuses(case: Case, facts: CommandModelFacts) -> bool:
+    """Whether the engine does not start without being told to trust the model's own code."""
+    return case.engine is not None and case.engine.refuses_foreign_code and not facts.trust_optional
 
 
 def _knows(case: Case, setting: str) -> bool:

@@ -114,7 +114,7 @@ def names(case: Case) -> Iterator[LintFinding]:
         return
     known = _Names(case, case.table)
     for option in case.command.options:
-        if option.slip is None:
+        if option.slip in (None, "one_element"):
             yield from _flag(option, known)
     for name in case.command.env:
         yield from _variable(name, known)
@@ -154,16 +154,31 @@ def _flag(option: Option, known: _Names) -> Iterator[LintFinding]:
 
 def _changed_flag(option: Option, change: NameChangeFacts, rule: str, known: _Names) -> LintFinding:
     other, written = change.replaced_by, option.written
-    renamed = rule == "renamed_flag" and other is not None
+    renamed = rule == "renamed_flag" and other is not None and _takes(known, other, option.value)
+    facts = option.found.facts if option.found is not None else None
+    # Without a version stated it may be for one of the read ones that have it.
+    unstated = known.case.version.number is None and facts is not None and facts.until is not None
     return known.finding(
         rule,
-        known.certainty,
+        Severity.INFO if unstated else known.certainty,
         written,
         text="removed_flag_to" if other is not None and not renamed else rule,
         change=change,
         other=other,
         mend=(f"rename {written} {other}" if renamed else f"drop {written}",),
     )
+
+
+def _takes(known: _Names, name: str, value: str | None) -> bool:
+    """Whether the flag that took a name over also takes what was written for the old one."""
+    found = known.table.flag(name)
+    if found is None or value is None or "$" in value:
+        return found is None or (value is None) != found.facts.takes_value
+    if "." in name.lstrip("-"):
+        return True
+    if found.facts.type == "json":
+        return value.startswith("{")
+    return not found.facts.choices or value in found.facts.choices
 
 
 def _unknown_flag(option: Option, known: _Names) -> Iterator[LintFinding]:
@@ -196,12 +211,13 @@ def _unknown_text(near: str | None, known: _Names) -> str | None:
 def _known_flag(option: Option, found: Found, known: _Names) -> Iterator[LintFinding]:
     written, facts = option.written, found.facts
     if found.underscores:
+        other = option.name if option.member is None else f"{option.name}.{option.member}"
         yield known.finding(
             "underscore_flag",
             Severity.INFO,
             written,
-            other=option.name,
-            mend=(f"rename {written} {option.name}",),
+            other=other,
+            mend=(f"rename {written} {other}",),
         )
     presence = known.table.presence(found, known.version)
     if presence is Presence.GONE:
@@ -232,7 +248,7 @@ def _known_flag(option: Option, found: Found, known: _Names) -> Iterator[LintFin
         )
     if option.value is not None:
         yield from _value(option, option.value, facts, known)
-    elif _lacks_value(option, facts):
+    elif presence is Presence.PRESENT and _lacks_value(option, facts):
         yield known.finding(
             "malformed_flag", Severity.FAIL, written, text="value_missing", detail=written
         )
@@ -394,7 +410,7 @@ def _unknown_variable(name: str, known: _Names) -> LintFinding:
     near = known.table.near_env(name)
     # A name with its end cut off is wrong for every build; one that is only like it may not be.
     cut_off = near is not None and near.startswith(f"{name}_")
-    sure = cut_off or (near is not None and not known.case.version.is_unnumbered)
+    sure = cut_off or (near is not None and known.case.version.number is not None)
     return known.finding(
         "unknown_env",
         Severity.WARN if sure else Severity.INFO,

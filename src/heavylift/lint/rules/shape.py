@@ -19,6 +19,13 @@ _SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|API_?KEY|ACCESS_KEY)(?:$|
 _JSON_LIKE = re.compile(r"^\{.*[:}]", re.DOTALL)
 
 
+_SLIPS = {
+    "no_space": "malformed_flag",
+    "parted": "dashes_apart",
+    "one_element": "two_in_one",
+}
+
+
 def shape(case: Case) -> Iterator[LintFinding]:
     """Every finding on how the words are written."""
     container = case.command.container
@@ -31,6 +38,7 @@ def shape(case: Case) -> Iterator[LintFinding]:
                 yield replace(finding, source=source)
     yield from _placeholder(case)
     yield from _secrets(case)
+    yield from _repeated(case)
     if case.command.legacy and case.serves and case.engine is not None:
         yield LintFinding(
             rule="legacy_entrypoint",
@@ -38,7 +46,7 @@ def shape(case: Case) -> Iterator[LintFinding]:
             subject=case.command.entry,
             text="legacy_entrypoint",
             params={"other": case.engine.entries[0]},
-            mend=("entry",),
+            mend=("entry",) if _may_start_anew(case) else (),
             source=case.table.facts.source if case.table else None,
         )
 
@@ -49,11 +57,36 @@ def _malformed(option: Option) -> Iterator[LintFinding]:
             rule="malformed_flag",
             severity=Severity.FAIL,
             subject=f"{option.written}{option.value or ''}",
-            text="dashes_apart" if option.slip == "parted" else "malformed_flag",
+            text=_SLIPS[option.slip],
             detail=f"{option.written}{option.value or ''}",
             params={"flag": option.written, "value": option.value},
             mend=("respell",),
         )
+
+
+def _repeated(case: Case) -> Iterator[LintFinding]:
+    """The program's name after an image that starts it already: it is read as an argument."""
+    again, box = case.command.repeated, case.command.container
+    if again is not None and box is not None and case.engine is not None:
+        yield LintFinding(
+            rule="malformed_flag",
+            severity=Severity.FAIL,
+            subject=again,
+            text="entry_repeated",
+            detail="entry_repeated",
+            params={"image": box.image, "entry": case.engine.entries[0]},
+            source=case.library.tables["docker"].facts.source,
+        )
+
+
+def _may_start_anew(case: Case) -> bool:
+    """Whether the newest words may stand there: not behind an entry point of one's own, nor on a
+    release before those that were read.
+    """
+    box, table = case.command.container, case.table
+    if box is not None and box.entry_replaced and box.form == "docker":
+        return False
+    return table is None or not case.version.precedes(table.facts.read[0])
 
 
 def _json(option: Option) -> Iterator[LintFinding]:

@@ -20,7 +20,7 @@ def build(sheet: Sheet) -> Built:
     job = sheet.job
     layout, why = job.plan.layout, computed("layout")
     port = job.engine_port
-    sheet.flag("--model", job.model_path, exposure("model"))
+    sheet.flag("--model", job.weights, exposure("model"))
     if sheet.offers("--served-model-name"):
         sheet.flag("--served-model-name", job.served_name, exposure("served_name"))
     sheet.flag("--host", job.engine_host, exposure("bind_host"))

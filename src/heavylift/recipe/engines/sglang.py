@@ -27,7 +27,7 @@ def build(sheet: Sheet) -> Built:
     """The processes of one replica."""
     job = sheet.job
     port = job.engine_port
-    sheet.flag("--model-path", job.model_path, exposure("model"))
+    sheet.flag("--model-path", job.weights, exposure("model"))
     sheet.flag("--served-model-name", job.served_name, exposure("served_name"))
     sheet.flag("--host", job.engine_host, exposure("bind_host"))
     sheet.flag("--port", port, exposure("port"))

@@ -46,7 +46,7 @@ def build(sheet: Sheet) -> Built:
     _kv_dtype(sheet)
     entry = job.command.entries[0].split()
     launcher = (LAUNCHER,) if job.nodes > 1 else ()
-    words = (*launcher, *entry, str(job.model_path), *sheet.words())
+    words = (*launcher, *entry, job.weights, *sheet.words())
     head = rank_name(job, 0)
     return Built(
         ranks=tuple(

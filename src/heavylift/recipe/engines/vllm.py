@@ -59,7 +59,7 @@ def build(sheet: Sheet) -> Built:
     if job.nodes > 1:
         sheet.env("VLLM_HOST_IP", host_token(SELF), computed("own_address"))
     head = rank_name(job, 0)
-    words = (*job.command.entries[0].split(), str(job.model_path), *sheet.words())
+    words = (*job.command.entries[0].split(), job.weights, *sheet.words())
     hybrid = sheet.has("--data-parallel-hybrid-lb")
     ranks = tuple(
         _rank(sheet, node, words, head, port, by_data=by_data, hybrid=hybrid)
