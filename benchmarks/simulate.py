@@ -33,7 +33,6 @@ from heavylift.bench import run as measuring
 from heavylift.bench.files import shipped_prose
 from heavylift.bench.prompts import Workload
 from heavylift.bench.records import Load, LoadKind, Stage
-from heavylift.cli.simulate import shape_of
 from heavylift.facts.catalog import Catalog
 from heavylift.launch import engine_env
 from heavylift.launch.embedded import launch
@@ -50,7 +49,8 @@ from heavylift.simulate.pace import Pace
 from heavylift.simulate.pace import Row as StepRow
 from heavylift.simulate.pool import Room
 from heavylift.simulate.request import Request, Source
-from heavylift.simulate.workload import Closed, Conversations, Shape
+from heavylift.simulate.workload import Closed, Conversations
+from heavylift.traffic.shape import TrafficShape
 from heavylift.wire.client import Endpoint
 from speed_accuracy import HERE, Row, read_rows
 
@@ -177,7 +177,7 @@ def sweeps() -> bool:
 # --- speed ---------------------------------------------------------------------------------------
 
 
-def _k3_fleet(racks: int, router: Router) -> tuple[FleetSpec, dict[str, Shape]]:
+def _k3_fleet(racks: int, router: Router) -> tuple[FleetSpec, dict[str, TrafficShape]]:
     planning = Planning()
     knowledge, facts = planning.knowledge("kimi-k3"), planning.catalog.speed()
     _, rack = planning.rack("8xB300")
@@ -188,7 +188,7 @@ def _k3_fleet(racks: int, router: Router) -> tuple[FleetSpec, dict[str, Shape]]:
     work = SpeedWorkload(concurrency=1, input_tokens=1200, output_tokens=211)
     unit = Unit(forecaster(plan, knowledge, facts), work)
     fleet = Fleet(serve=unit, racks=racks, router=router)
-    return fleet.spec(PaceEnd.MIDDLE), {entry.id: shape_of(entry) for entry in facts.shapes}
+    return fleet.spec(PaceEnd.MIDDLE), {entry.id: entry.shape for entry in facts.shapes}
 
 
 CASES: Final = (

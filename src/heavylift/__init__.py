@@ -1,8 +1,31 @@
 """Heavylift: from a model and a rack of GPUs to a proven OpenAI-compatible service.
 
-The packages tell the story in order: `facts` and `checkpoint` say what is known, `plan` accounts
-for every byte, `recipe` turns a plan into files and commands, `launch` starts and watches the
-engine. `cli` is the only place that speaks to a person.
+Each line may import the lines above it, and no other part of its own line (`make imports`):
+
+    pictures                            pictures with a known content
+    units errors stats media redact     what everything may use
+    slo traffic                         objectives; traffic, recorded or made up
+    records                             what parts hand to one another and `--json` shows
+    facts                               what is known, with its source
+    checkpoint                          what the files of a model really hold
+    inspecting                          a checkpoint wherever it lies
+    plan                                every byte of every rank; speed; money
+    planning                            the planner with its facts
+    simulate                            fleets in simulated time
+    simulating                          their runs, in processes of this machine
+    recipe                              a plan as commands and files
+    lint                                what is wrong with commands found elsewhere
+    linting reciping importing          both with their facts; results of other planners
+    wire telemetry state                spoken with engines; read of machines; kept on disk
+    locale                              every text, by its key
+    devserver                           scripted engines
+    fetch preflight launch diagnose verify bench quality observe golive batch gateway
+                                        the stages
+    operate demo api                    stages put together
+    web                                 pages
+    cli                                 the command line
+
+A name in -ing is the pure package of that name with its facts loaded and its files read.
 
 From Python: `heavylift.plan(…)`, `compare`, `lint`, `diagnose`, which are those of `heavylift.api`.
 """

@@ -249,12 +249,14 @@ def _checks(this: _Run, served: Served, model: str) -> tuple[Finding, ...]:
         refused = ask(endpoint, replace(whole, messages=long), limits=_LIMITS)
         shown["failure"] = refused.failure.value if refused.failure else "answered"
     return (
-        _check("models", model in listed, observed=", ".join(listed), expected=model),
-        _check("chat", answer.failure is None, observed=_failure(answer), expected="ok"),
-        _check("stream", streamed.failure is None, observed=_failure(streamed), expected="ok"),
+        _check("models", passed=model in listed, observed=", ".join(listed), expected=model),
+        _check("chat", passed=answer.failure is None, observed=_failure(answer), expected="ok"),
+        _check(
+            "stream", passed=streamed.failure is None, observed=_failure(streamed), expected="ok"
+        ),
         _check(
             "too_long",
-            refused.failure is Failure.CONTEXT_TOO_LONG,
+            passed=refused.failure is Failure.CONTEXT_TOO_LONG,
             observed=_failure(refused),
             expected=Failure.CONTEXT_TOO_LONG.value,
         ),
@@ -270,7 +272,7 @@ def _failure(outcome: Outcome) -> str:
     return "ok" if outcome.failure is None else outcome.failure.value
 
 
-def _check(name: str, passed: bool, *, observed: str, expected: str) -> Finding:
+def _check(name: str, *, passed: bool, observed: str, expected: str) -> Finding:
     return Finding(
         id=f"demo.{name}",
         code=f"demo.check.{name}",
@@ -285,14 +287,8 @@ def _check(name: str, passed: bool, *, observed: str, expected: str) -> Finding:
 
 
 def _receipt(lines: list[str], plan: Plan) -> Receipt:
-    return llamacpp.receipt(
-        llamacpp.parse(lines),
-        model=plan.model,
-        variant=plan.variant,
-        engine=plan.engine,
-        engine_version=plan.engine_version,
-        rack=plan.rack.label,
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    return llamacpp.receipt_for(
+        plan, lines, taken_at=datetime.now(UTC).isoformat(timespec="seconds")
     )
 
 
@@ -347,7 +343,7 @@ def _forecast(this: _Run) -> tuple[Finding, ...]:
     return tuple(
         _check(
             f"forecast_{name}",
-            abs(planned - printed.bytes) <= printed.resolution_bytes,
+            passed=abs(planned - printed.bytes) <= printed.resolution_bytes,
             observed=f"{printed.bytes} B",
             expected=f"{planned} B",
         )

@@ -189,7 +189,7 @@ def test_memory_of_the_gpus_is_in_the_log_of_a_batch(
     deployed: Field, recipe: Path, smi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When a deployment of ours serves the endpoint; each GPU by number."""
-    monkeypatch.setattr("heavylift.batch.worker._MEMORY_S", 0.05)
+    monkeypatch.setattr("heavylift.batch.lane._MEMORY_S", 0.05)
     run = deployed.follow(deployed.up(recipe))
     log = _batch(tmp_path, run.url or "", "ours")
     assert log[-1]["gpu_memory_bytes"] == [held * MIB for held in HELD]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from heavylift.errors import HeavyliftError
+from heavylift.records.plan import Layout
 from heavylift.records.receipt import MeasuredTerm
 from heavylift.telemetry import llamacpp
 from heavylift.units import MIB
@@ -120,7 +121,7 @@ def test_a_receipt_says_what_it_answers_for() -> None:
         rack="this-machine",
         taken_at="2026-11-30T09:00:00Z",
     )
-    assert receipt.backend == "cpu"
+    assert (receipt.backend, receipt.layout) == ("cpu", Layout())
     assert receipt.workload == {
         "context_tokens": 4096,
         "max_num_seqs": 4,
@@ -153,7 +154,7 @@ def test_gpu_buffers_are_kept_apart_from_host_buffers() -> None:
         rack="1xH200",
         taken_at="",
     )
-    assert receipt.backend == "cuda"
+    assert (receipt.backend, receipt.layout) == ("cuda", Layout())
 
 
 @pytest.mark.parametrize("missing", ["model buffer", "n_ctx_seq ", "KV", "compute buffer"])

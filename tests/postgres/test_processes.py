@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
+from tests.servers import heavylift, playing, process
 
-from heavylift.devserver.scenario import decode
-from heavylift.devserver.server import ScriptedServer
 from heavylift.gateway.config import DATABASE_URL
 from heavylift.gateway.postgres import open_remote_store
 from heavylift.wire.client import Client, Endpoint
@@ -49,47 +44,11 @@ def environment(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DATABASE_URL, address)
 
 
-def heavylift(*arguments: str) -> Any:
-    """What a command says in JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", "heavylift", *arguments, "--json"], check=True, capture_output=True
-    )
-    return json.loads(done.stdout)
-
-
-@contextmanager
-def gateway(folder: Path, upstream: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def gateway(
+    folder: Path, upstream: str
+) -> AbstractContextManager[tuple[str, subprocess.Popen[str]]]:
     """A gateway process of a host of its own, and where it listens."""
-    state = ("--state", str(folder), "--port", "0", "--upstream", upstream)
-    child = subprocess.Popen(
-        [sys.executable, "-m", "heavylift", "gateway", *state], stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert child.stderr is not None
-        for line in child.stderr:
-            if line.startswith("listening on "):
-                break
-        yield line.removeprefix("listening on ").strip(), child
-    finally:
-        child.kill()
-        child.communicate()
-
-
-@contextlib.asynccontextmanager
-async def worker(toml: str) -> AsyncIterator[ScriptedServer]:
-    """A scripted engine whose port is open."""
-    async with ScriptedServer(decode(toml, "test.toml"), emit=lambda *_: None) as server:
-        while True:
-            with contextlib.suppress(RuntimeError):
-                server.port  # noqa: B018 - raises until the port is open
-                break
-            await asyncio.sleep(0.005)
-        yield server
-
-
-def url_of(engine: ScriptedServer) -> str:
-    """Where an engine listens."""
-    return f"http://127.0.0.1:{engine.port}"
+    return process("gateway", "--state", str(folder), "--port", "0", "--upstream", upstream)
 
 
 def test_one_quota_holds_for_three_hosts(tmp_path: Path, address: str) -> None:
@@ -103,11 +62,11 @@ def test_one_quota_holds_for_three_hosts(tmp_path: Path, address: str) -> None:
             return (await client.chat(ASK)).failure
 
     async def main() -> None:
-        async with worker("[reply]\ntokens = 4\n") as engine:
+        async with playing("[reply]\ntokens = 4\n") as engine:
             with ExitStack() as stack:
                 hosts = [
                     await asyncio.to_thread(
-                        stack.enter_context, gateway(tmp_path / str(number), url_of(engine))
+                        stack.enter_context, gateway(tmp_path / str(number), engine.url)
                     )
                     for number in range(3)
                 ]
@@ -134,13 +93,13 @@ def test_a_killed_gateway_is_charged_by_another_host(tmp_path: Path, address: st
             return (await client.chat(ASK)).failure
 
     async def main() -> None:
-        async with worker(WAITS) as slow, worker("[reply]\ntokens = 4\n") as quick:
+        async with playing(WAITS) as slow, playing("[reply]\ntokens = 4\n") as quick:
             with ExitStack() as stack:
                 one, process = await asyncio.to_thread(
-                    stack.enter_context, gateway(tmp_path / "one", url_of(slow))
+                    stack.enter_context, gateway(tmp_path / "one", slow.url)
                 )
                 other, _ = await asyncio.to_thread(
-                    stack.enter_context, gateway(tmp_path / "other", url_of(quick))
+                    stack.enter_context, gateway(tmp_path / "other", quick.url)
                 )
                 waiting = asyncio.create_task(ask(one))
                 with open_remote_store(address) as store:
@@ -170,11 +129,9 @@ def test_a_database_that_goes_away_closes_the_door_and_opens_it_again(
             return outcome.failure, str(outcome.reply.error)
 
     async def main() -> None:
-        async with worker("[reply]\ntokens = 4\n") as engine:
+        async with playing("[reply]\ntokens = 4\n") as engine:
             with ExitStack() as stack:
-                url, _ = await asyncio.to_thread(
-                    stack.enter_context, gateway(tmp_path, url_of(engine))
-                )
+                url, _ = await asyncio.to_thread(stack.enter_context, gateway(tmp_path, engine.url))
                 assert (await ask(url))[0] is None
                 await asyncio.to_thread(server.stop)
                 try:

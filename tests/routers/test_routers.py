@@ -7,19 +7,14 @@ that both engines are asked, and that keys, quotas and streams hold in front of 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
-import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.servers import heavylift, playing
 
-from heavylift.devserver.scenario import decode
-from heavylift.devserver.server import ScriptedServer
-from heavylift.gateway.router import known_routers
+from heavylift.facts.catalog import Catalog
 from heavylift.wire.client import Client, Endpoint
 from heavylift.wire.failures import Failure
 from heavylift.wire.reply import ChatRequest
@@ -27,36 +22,17 @@ from heavylift.wire.reply import ChatRequest
 HERE = os.environ.get("HEAVYLIFT_ROUTERS")
 pytestmark = pytest.mark.skipif(HERE is None, reason="HEAVYLIFT_ROUTERS names no routers")
 
-
-@contextlib.asynccontextmanager
-async def engine() -> AsyncIterator[ScriptedServer]:
-    """A scripted engine whose port is open."""
-    scenario = decode("[reply]\ntokens = 5\n", "test.toml")
-    async with ScriptedServer(scenario, emit=lambda *_: None) as server:
-        while True:
-            with contextlib.suppress(RuntimeError):
-                server.port  # noqa: B018 - raises until the port is open
-                break
-            await asyncio.sleep(0.005)
-        yield server
+FIVE_WORDS = "[reply]\ntokens = 5\n"
 
 
-@pytest.mark.parametrize("name", sorted(known_routers()))
+@pytest.mark.parametrize("name", Catalog().ids("routers"))
 def test_requests_go_through_the_router(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Streamed and whole; the prefill engine and the decode engine each see every request."""
     monkeypatch.setenv("PATH", f"{HERE}/{name}/bin{os.pathsep}{os.environ['PATH']}")
     state = ("--state", str(tmp_path))
-    made = subprocess.run(
-        [
-            *(sys.executable, "-m", "heavylift", "keys", "create", "me"),
-            *("--requests-per-minute", "4", *state, "--json"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    key = json.loads(made.stdout)["key"]
+    key = heavylift("keys", "create", "me", "--requests-per-minute", "4", *state)["key"]
 
     async def ask(url: str, *, stream: bool) -> Failure | None:
         request = ChatRequest(
@@ -72,7 +48,7 @@ def test_requests_go_through_the_router(
             return outcome.failure
 
     async def main() -> None:
-        async with engine() as prefill, engine() as decoder:
+        async with playing(FIVE_WORDS) as prefill, playing(FIVE_WORDS) as decoder:
             pd = [
                 *("--pd-prefill", f"http://127.0.0.1:{prefill.port}"),
                 *("--pd-decode", f"http://127.0.0.1:{decoder.port}", "--router", name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+import heavylift
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,8 +48,28 @@ def test_the_files_a_contributor_looks_for_are_there() -> None:
     for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY", "CODE_OF_CONDUCT"):
         assert (ROOT / f"{name}.md").stat().st_size > 200
     assert (ROOT / "LICENSE").is_file()
-    numbers = [int(note.name[:4]) for note in sorted((ROOT / "design").glob("*.md"))]
+    notes = sorted((ROOT / "design").glob("[0-9]*.md"))
+    numbers = [int(note.name[:4]) for note in notes]
     assert numbers == sorted(set(numbers))
+    titles = [note.read_text("utf-8").partition("\n")[0].removeprefix("# ") for note in notes]
+    index = (ROOT / "design" / "README.md").read_text("utf-8")
+    assert [
+        f"{number}. {title}"
+        for number, title in re.findall(r"^(\d+)\. \[(.+)\]\(", index, re.MULTILINE)
+    ] == titles
+
+
+def test_the_map_of_the_package_names_every_part_in_its_layer() -> None:
+    """The head of the package, its folders and files, and the layers that are enforced agree."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    layers = [
+        {part.strip().removeprefix("heavylift.") for part in layer.split("|")}
+        for layer in contracts["contracts"][0]["layers"]
+    ]
+    drawn = re.findall(r"^    (\w+(?: \w+)*)(?:  .*)?$", heavylift.__doc__ or "", re.MULTILINE)
+    assert [set(row.split()) for row in reversed(drawn)] == layers
+    here = {path.stem for path in (ROOT / "src/heavylift").iterdir() if path.suffix in ("", ".py")}
+    assert set().union(*layers) == here - {"__init__", "__main__", "__pycache__", "py"}
 
 
 def test_the_package_is_typed() -> None:

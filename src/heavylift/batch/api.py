@@ -15,7 +15,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -24,68 +24,20 @@ import msgspec
 from aiohttp import web
 
 from heavylift.batch import intake, job, routes
+from heavylift.batch.home import WAITING, BatchRecord, FileRecord, Home, RowCounts
 from heavylift.batch.inputs import Format
-from heavylift.batch.outputs import ERRORS, OUTPUT, sync_folder, writing
+from heavylift.batch.outputs import writing
 from heavylift.batch.records import Settings, Shape
-from heavylift.batch.store import JOURNAL, open_journal
 from heavylift.errors import HeavyliftError
 
 HOST: Final = "127.0.0.1"
-_RECORD: Final = "batch.json"
 _DAY_S: Final = 24 * 3600
 _WINDOW: Final = "24h"
 _AGAIN_S: Final = 30.0
 _PAGE: Final = 20
 _PAGE_MOST: Final = 100
 _COPY_BYTES: Final = 2**20
-_WAITING: Final = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
 _SHOWN_DEFECTS: Final = 1000
-_PART_OF: Final = {"output": OUTPUT, "errors": ERRORS}
-
-
-class FileRecord(msgspec.Struct, kw_only=True):
-    """A file as clients see it."""
-
-    id: str
-    bytes: int
-    created_at: int
-    filename: str
-    purpose: str
-    object: str = "file"
-    status: str = "processed"
-
-
-class RowCounts(msgspec.Struct, kw_only=True):
-    """Rows of a batch as clients see them."""
-
-    total: int = 0
-    completed: int = 0
-    failed: int = 0
-
-
-class BatchRecord(msgspec.Struct, kw_only=True):
-    """A batch as clients see it; times are seconds since 1970."""
-
-    id: str
-    endpoint: str
-    input_file_id: str
-    completion_window: str
-    created_at: int
-    expires_at: int
-    object: str = "batch"
-    status: str = "validating"
-    errors: dict[str, Any] | None = None
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-    in_progress_at: int | None = None
-    finalizing_at: int | None = None
-    completed_at: int | None = None
-    failed_at: int | None = None
-    expired_at: int | None = None
-    cancelling_at: int | None = None
-    cancelled_at: int | None = None
-    request_counts: RowCounts = msgspec.field(default_factory=RowCounts)
-    metadata: dict[str, str] | None = None
 
 
 class _Wanted(msgspec.Struct):
@@ -95,46 +47,6 @@ class _Wanted(msgspec.Struct):
     endpoint: str
     completion_window: str
     metadata: dict[str, str] | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Home:
-    """The folder of a server, and what lies where in it."""
-
-    path: Path
-
-    def files(self) -> Path:
-        """The folder of uploads."""
-        return self.path / "files"
-
-    def batch(self, batch_id: str) -> Path:
-        """The folder of a batch."""
-        return self.path / "batches" / batch_id
-
-    def batches(self) -> list[BatchRecord]:
-        """All batches, the newest first."""
-        found = [_read(path, BatchRecord) for path in self.path.glob(f"batches/*/{_RECORD}")]
-        return sorted(found, key=lambda record: (record.created_at, record.id), reverse=True)
-
-    def uploads(self) -> list[FileRecord]:
-        """All uploads, the newest first."""
-        found = [_read(path, FileRecord) for path in self.files().glob("*.json")]
-        return sorted(found, key=lambda record: (record.created_at, record.id), reverse=True)
-
-
-def _read(path: Path, kind: Any) -> Any:
-    return msgspec.json.decode(path.read_bytes(), type=kind)
-
-
-def _write(path: Path, record: Any) -> None:
-    """Write a record so that a reader, or a power cut, finds the old one or the new one."""
-    fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("wb") as file:
-        file.write(msgspec.json.encode(record))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    sync_folder(path.parent)
 
 
 class Server:
@@ -221,11 +133,11 @@ class Server:
                 record = await self._store(part)
         if record is None or purpose != "batch":
             if record is not None:
-                self._remove(record.id)
+                self._home.remove(record.id)
             raise _Refused(
                 HTTPStatus.BAD_REQUEST, "invalid_request", "file and purpose=batch wanted"
             )
-        _write(self._home.files() / f"{record.id}.json", record)
+        self._home.keep(record)
         return _json(record)
 
     async def _store(self, part: Any) -> FileRecord:
@@ -267,31 +179,14 @@ class Server:
         file_id = request.match_info["id"]
         if file_id not in {record.id for record in self._home.uploads()}:
             raise _not_found(file_id)
-        self._remove(file_id)
+        self._home.remove(file_id)
         return _json({"id": file_id, "object": "file", "deleted": True})
 
-    def _remove(self, file_id: str) -> None:
-        for suffix in ("json", "jsonl"):
-            (self._home.files() / f"{file_id}.{suffix}").unlink(missing_ok=True)
-
     def _file(self, file_id: str) -> tuple[FileRecord, Path]:
-        """An upload, or an output of a batch, and where it lies."""
-        for upload in self._home.uploads():
-            if upload.id == file_id:
-                return upload, self._home.files() / f"{file_id}.jsonl"
-        for batch in self._home.batches():
-            if file_id in (batch.output_file_id, batch.error_file_id):
-                name = _PART_OF[file_id.rpartition("-")[2]]
-                path = self._home.batch(batch.id) / name
-                record = FileRecord(
-                    id=file_id,
-                    bytes=path.stat().st_size,
-                    created_at=batch.completed_at or batch.cancelled_at or batch.created_at,
-                    filename=f"{batch.id}_{name}",
-                    purpose="batch_output",
-                )
-                return record, path
-        raise _not_found(file_id)
+        found = self._home.found(file_id)
+        if found is None:
+            raise _not_found(file_id)
+        return found
 
     # --- batches ---------------------------------------------------------------------------------
 
@@ -316,47 +211,33 @@ class Server:
             metadata=wanted.metadata,
         )
         self._home.batch(record.id).mkdir(parents=True, mode=0o700)
-        self._save(record)
+        self._home.keep(record)
         self._wake.set()
         return _json(record)
 
     async def _list_batches(self, request: web.Request) -> web.Response:
-        return _page(request, [self._counted(record) for record in self._home.batches()])
+        return _page(request, [self._home.counted(record) for record in self._home.batches()])
 
     async def _show_batch(self, request: web.Request) -> web.Response:
-        return _json(self._counted(self._batch(request.match_info["id"])))
+        return _json(self._home.counted(self._batch(request.match_info["id"])))
 
     async def _cancel(self, request: web.Request) -> web.Response:
         record = self._batch(request.match_info["id"])
-        if record.status not in _WAITING:
+        if record.status not in WAITING:
             message = f"Cannot cancel a batch with status {record.status}."
             raise _Refused(HTTPStatus.CONFLICT, "invalid_status", message)
         record.status, record.cancelling_at = "cancelling", self._now()
-        self._save(record)
+        self._home.keep(record)
         if self._run is not None and self._run[0] == record.id and self._run[1].worker is not None:
             self._run[1].worker.stop("cancelled")
         self._wake.set()
-        return _json(self._counted(record))
+        return _json(self._home.counted(record))
 
     def _batch(self, batch_id: str) -> BatchRecord:
         for record in self._home.batches():
             if record.id == batch_id:
                 return record
         raise _not_found(batch_id)
-
-    def _counted(self, record: BatchRecord) -> BatchRecord:
-        """The record with the counts of this moment, from its journal."""
-        folder = self._home.batch(record.id)
-        if record.status in _WAITING and (folder / JOURNAL).exists():
-            with open_journal(folder) as journal:
-                counts = journal.counts()
-            record.request_counts = RowCounts(
-                total=counts.input, completed=counts.ok, failed=counts.failed
-            )
-        return record
-
-    def _save(self, record: BatchRecord) -> None:
-        _write(self._home.batch(record.id) / _RECORD, record)
 
     def _now(self) -> int:
         return int(self._clock())
@@ -366,12 +247,12 @@ class Server:
     async def _work(self) -> None:
         while not self._closing:
             self._wake.clear()
-            waiting = [batch for batch in self._home.batches() if batch.status in _WAITING]
+            waiting = [batch for batch in self._home.batches() if batch.status in WAITING]
             if not waiting:
                 await self._wake.wait()
                 continue
             await self._run_one(waiting[-1])
-            if self._batch(waiting[-1].id).status in _WAITING:
+            if self._batch(waiting[-1].id).status in WAITING:
                 # No endpoint would have it: not to be tried again in the same breath.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_AGAIN_S):
@@ -429,14 +310,14 @@ class Server:
         record = self._batch(batch_id)
         record.status, record.failed_at = "failed", self._now()
         record.errors = {"object": "list", "data": defects}
-        self._save(record)
+        self._home.keep(record)
 
     def _mark(self, batch_id: str, status: str) -> None:
         record = self._batch(batch_id)
         record.status = status
         if status == "in_progress":
             record.in_progress_at = record.in_progress_at or self._now()
-        self._save(record)
+        self._home.keep(record)
 
     def _end(self, batch_id: str, run: job.Run, stopped: str) -> None:
         """Write how a batch ended. One stopped by a signal, or for want of an endpoint, is left as
@@ -458,7 +339,7 @@ class Server:
         stem = f"file-{batch_id.removeprefix('batch_')}"
         record.output_file_id = f"{stem}-output" if counts.ok else None
         record.error_file_id = f"{stem}-errors" if counts.failed else None
-        self._save(record)
+        self._home.keep(record)
 
 
 class _Refused(Exception):  # noqa: N818 - an answer, not a fault of ours

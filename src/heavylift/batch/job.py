@@ -14,10 +14,11 @@ import msgspec
 
 from heavylift.batch import intake, routes, schema
 from heavylift.batch.audit import audit
+from heavylift.batch.lane import MemoryOf, Row
 from heavylift.batch.outputs import Ledger, explained, rewrite, step_into_line, write_failed
 from heavylift.batch.records import Audit, Ended, Progress, Settings, Shape, State, Status
 from heavylift.batch.store import CANCELLED, JOURNAL, Journal, open_journal
-from heavylift.batch.worker import LIMIT, MemoryOf, Row, Worker
+from heavylift.batch.worker import LIMIT, Worker
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.state.db import writer_lock

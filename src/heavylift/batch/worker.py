@@ -11,26 +11,24 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
-from heavylift.batch import lines, policy, routes, schema
+from heavylift.batch import policy, routes, schema
+from heavylift.batch.lane import Attempt, Lane, MemoryOf, Row, settled
 from heavylift.batch.outputs import Ledger
-from heavylift.batch.policy import Action, Gate, History, Limiter
-from heavylift.batch.records import Claim, Progress, Settings, Settled, State
+from heavylift.batch.policy import Action, History
+from heavylift.batch.records import Claim, Progress, Settings, Settled
 from heavylift.batch.routes import Reading
 from heavylift.batch.store import CANCELLED
-from heavylift.errors import HeavyliftError
-from heavylift.telemetry import engine_queue
 from heavylift.telemetry.engine_queue import MetricNames
-from heavylift.wire.client import Client, Endpoint, Limits, WholeReply
-from heavylift.wire.failures import ErrorBody, Failure
-from heavylift.wire.reply import ChatRequest
+from heavylift.wire.client import Client, Endpoint, Limits
+from heavylift.wire.failures import Failure
 
 SIGNAL: Final = "signal"
 LIMIT: Final = "limit_"
@@ -40,8 +38,6 @@ _GROUP_S: Final = 0.1
 """How long outcomes are gathered for one commit: short beside a generation, long beside a sync."""
 _IDLE_S: Final = 0.5
 """How often the worker looks up when nothing happens: cancellation, limits, patience."""
-_METRICS_S: Final = 2.0
-_MEMORY_S: Final = 5.0
 _HEALTH_S: Final = 10.0
 _HEALTH_BASE_S: Final = 0.5
 _HEALTH_CAP_S: Final = 30.0
@@ -51,63 +47,6 @@ _MILLION: Final = 1e6
 
 Random = Callable[[], float]
 OnProgress = Callable[[Progress], None]
-AskMemory = Callable[[], Awaitable[tuple[int, ...] | None]]
-"""Asks for the memory in use on each GPU behind an endpoint, in bytes; None = nobody tells."""
-MemoryOf = Callable[[str], AskMemory | None]
-"""The way to ask about an endpoint by its address; None where there is none."""
-
-
-class Row:
-    """A row on its way. `body` is what is sent next; it differs from the input's after a repair."""
-
-    __slots__ = ("body", "check", "claim", "custom_id", "failures", "history", "tokens", "url")
-
-    def __init__(self, claim: Claim, text: bytes) -> None:
-        line = lines.INPUT.decode(text)
-        self.claim = claim
-        self.custom_id = line.custom_id
-        self.url = line.url
-        self.body = bytes(line.body)
-        self.history = History()
-        self.failures: list[str] = []
-        self.tokens = (0, 0)
-        """Prompt and completion tokens of all its attempts so far."""
-        self.check: schema.Check | None = None
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One try of a row: the reply and how it was read."""
-
-    reply: WholeReply
-    reading: Reading
-    sent_at: float
-    ended_at: float
-
-    @property
-    def failure(self) -> Failure | None:
-        """Why it was not a good answer; None = it was."""
-        return self.reply.failure or self.reading.failure
-
-
-@dataclass(slots=True)
-class Lane:
-    """One endpoint of a run."""
-
-    client: Client
-    limiter: Limiter
-    gate: Gate = field(default_factory=Gate)
-    slots: int = 0
-    in_flight: int = 0
-    kv_use_ratio: float | None = None
-    ask_memory: AskMemory | None = None
-    gpu_memory_bytes: tuple[int, ...] | None = None
-    asking: asyncio.Task[None] | None = None
-    """Asks a broken endpoint how it is."""
-
-    @property
-    def name(self) -> str:
-        """The endpoint's address, as the log names it."""
-        return self.client.endpoint.base_url
 
 
 class Worker:
@@ -169,9 +108,9 @@ class Worker:
             for url in self._settings.endpoints:
                 await self._open_lane(stack, url)
             helpers = [
-                asyncio.create_task(watch(lane))
+                asyncio.create_task(watching)
                 for lane in self._lanes
-                for watch in (self._watch, self._watch_memory)
+                for watching in (lane.watch_queue(self._metric_names), lane.watch_memory())
             ]
             try:
                 with ThreadPoolExecutor(1, "ledger") as thread:
@@ -211,7 +150,15 @@ class Worker:
         ceiling = self._settings.concurrency
         limiter = policy.pinned(ceiling) if self._settings.pinned else policy.adaptive(ceiling)
         ask_memory = None if self._memory_of is None else self._memory_of(url)
-        self._lanes.append(Lane(client=client, limiter=limiter, ask_memory=ask_memory))
+        self._lanes.append(
+            Lane(
+                client=client,
+                limiter=limiter,
+                clock=self._clock,
+                wall_clock=self._wall_clock,
+                ask_memory=ask_memory,
+            )
+        )
 
     async def _end_tasks(self, helpers: list[asyncio.Task[None]]) -> None:
         for _, timer in self._resting.values():
@@ -226,18 +173,18 @@ class Worker:
     async def _keep_ledger(self, thread: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            settled, self._done = self._done, []
+            outcomes, self._done = self._done, []
             broken_off, self._broken_off = self._broken_off, []
             unsent = self._take_back() if self._stopped is not None else []
-            want = self._want(len(settled))
-            if settled or broken_off or unsent or want:
+            want = self._want(len(outcomes))
+            if outcomes or broken_off or unsent or want:
                 claims = await loop.run_in_executor(
-                    thread, self._record, settled, want, unsent, broken_off
+                    thread, self._record, outcomes, want, unsent, broken_off
                 )
                 if want:
                     self._drained = len(claims) < want
                 self._ready.extend(Row(claim, text) for claim, text in claims)
-            self._last_group = len(settled)
+            self._last_group = len(outcomes)
             self._look_around()
             if self._is_over():
                 return
@@ -245,9 +192,9 @@ class Worker:
             await self._rest(low=bool(self._want(0)) and not self._drained)
 
     def _record(
-        self, settled: list[Settled], want: int, unsent: list[int], broken_off: list[int]
+        self, outcomes: list[Settled], want: int, unsent: list[int], broken_off: list[int]
     ) -> list[tuple[Claim, bytes]]:
-        return self._ledger.record(settled, want=want, unsent=unsent, broken_off=broken_off)
+        return self._ledger.record(outcomes, want=want, unsent=unsent, broken_off=broken_off)
 
     async def _rest(self, *, low: bool) -> None:
         """Gather outcomes for a moment; while nothing happens, wait for something to happen."""
@@ -420,52 +367,14 @@ class Worker:
     async def _try(self, lane: Lane, row: Row) -> None:
         if row.check is None and self._checks is not None:
             row.check = self._checks(row)
-        attempt = await self._send(lane, row)
+        attempt = await lane.send(row, stream=self._settings.stream)
         self._note_endpoint(lane, attempt)
         self._note_tokens(row, attempt.reading)
         if attempt.failure is None:
             self._had_success = True
-            self._settle(lane, row, attempt)
+            self._settle(settled(lane, row, attempt))
         else:
             self._after_failure(lane, row, attempt, attempt.failure)
-
-    async def _send(self, lane: Lane, row: Row) -> Attempt:
-        sent_at = self._clock()
-        body = msgspec.json.decode(row.body) if self._settings.stream else None
-        if body is not None and routes.can_stream(row.url, body):
-            reply, reading = await self._streamed(lane, row, body)
-        else:
-            reply = await lane.client.post(row.url, row.body)
-            reading = Reading() if reply.failure else routes.read(row.url, reply.body)
-        if reply.failure is None and reading.failure is None and row.check is not None:
-            defects = row.check(reading.text)
-            if defects is not None:
-                error = ErrorBody(message=defects)
-                reading = msgspec.structs.replace(
-                    reading, failure=Failure.SCHEMA_INVALID, error=error
-                )
-        return Attempt(reply=reply, reading=reading, sent_at=sent_at, ended_at=self._clock())
-
-    async def _streamed(
-        self, lane: Lane, row: Row, body: dict[str, Any]
-    ) -> tuple[WholeReply, Reading]:
-        request = ChatRequest(
-            model=body.pop("model"), messages=tuple(body.pop("messages")), extra=body
-        )
-        outcome = await lane.client.chat(request)
-        request_id = outcome.request_id or f"batch-{row.claim.seq}"
-        created = int(self._wall_clock())
-        whole = WholeReply(
-            latency=outcome.latency,
-            started_at=outcome.started_at,
-            body=routes.whole_chat(outcome.reply, request.model, created, request_id),
-            failure=outcome.failure,
-            error=outcome.reply.error,
-            status=outcome.status,
-            retry_after_s=outcome.retry_after_s,
-            request_id=outcome.request_id,
-        )
-        return whole, routes.of_chat(outcome.reply)
 
     def _note_endpoint(self, lane: Lane, attempt: Attempt) -> None:
         failure, now = attempt.failure, attempt.ended_at
@@ -540,7 +449,7 @@ class Worker:
         if decision.action is Action.FAIL or (
             decision.action is Action.REPAIR and row.url != routes.CHAT
         ):
-            self._settle(lane, row, attempt)
+            self._settle(settled(lane, row, attempt))
             return
         if decision.action is Action.ENLARGE and body is not None:
             row.body = msgspec.json.encode(body)
@@ -570,92 +479,6 @@ class Worker:
         timer = asyncio.get_running_loop().call_later(wait_s, back)
         self._resting[row.claim.seq] = (row, timer)
 
-    def _settle(self, lane: Lane, row: Row, attempt: Attempt) -> None:
-        failure, reading, reply = attempt.failure, attempt.reading, attempt.reply
-        ok = failure is None
-        error = reading.error or reply.error
-        attempts = row.history.sent + (1 if ok else 0)
-        row_id = f"batch_req_{row.claim.seq:08d}"
-        request_id = reply.request_id or row_id
-        prompt, completion = row.tokens
-        log = lines.log_line(
-            row.custom_id,
-            lines.LogEntry(
-                line=row.claim.line,
-                status="ok" if ok else "failed",
-                endpoint=lane.name,
-                ended_at=self._wall_clock(),
-                attempts=attempts,
-                http_status=reply.status,
-                request_id=reply.request_id,
-                prompt_tokens=prompt,
-                completion_tokens=completion,
-                finish_reason=reading.finish_reason,
-                failures=tuple(row.failures),
-                error=error,
-                kv_use_ratio=lane.kv_use_ratio,
-                gpu_memory_bytes=lane.gpu_memory_bytes,
-            ),
-            reply.latency,
-        )
-        if failure is None:
-            line = lines.ok_line(
-                row_id,
-                row.custom_id,
-                status=reply.status or 200,
-                request_id=request_id,
-                body=reply.body,
-            )
-        else:
-            line = lines.error_line(
-                row_id,
-                row.custom_id,
-                code=str(failure),
-                message=str(failure) if error is None else error.message,
-                status=reply.status,
-                request_id=request_id,
-                body=reply.body,
-            )
-        self._done.append(
-            Settled(
-                seq=row.claim.seq,
-                state=State.OK if ok else State.FAILED,
-                line=line,
-                log=log,
-                attempts=attempts,
-                reason=None if failure is None else str(failure),
-                prompt_tokens=prompt,
-                completion_tokens=completion,
-            )
-        )
+    def _settle(self, outcome: Settled) -> None:
+        self._done.append(outcome)
         self._wake.set()
-
-    # --- the engine's own queue ------------------------------------------------------------------
-
-    async def _watch(self, lane: Lane) -> None:
-        """Look at the engine's queue now and then, while it shows one."""
-        while True:
-            await asyncio.sleep(_METRICS_S)
-            try:
-                page = await lane.client.page("/metrics")
-            except HeavyliftError:
-                continue  # it is not well, which the requests notice by themselves
-            if page is None:
-                return
-            queue = engine_queue.read(page, self._metric_names)
-            lane.kv_use_ratio = queue.kv_use_ratio
-            if queue.running is None or queue.waiting is None:
-                continue
-            lane.limiter = policy.queued(
-                lane.limiter, running=queue.running, waiting=queue.waiting, now=self._clock()
-            )
-
-    async def _watch_memory(self, lane: Lane) -> None:
-        """Look at the memory of the GPUs behind a lane, where somebody knows how."""
-        if lane.ask_memory is None:
-            return
-        while True:
-            lane.gpu_memory_bytes = await lane.ask_memory()
-            if lane.gpu_memory_bytes is None:
-                return
-            await asyncio.sleep(_MEMORY_S)

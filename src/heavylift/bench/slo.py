@@ -76,7 +76,7 @@ class Search:
             return None
         return (best + self.missed) // 2
 
-    def note(self, concurrency: int, met: bool, valid: bool) -> None:
+    def note(self, concurrency: int, *, met: bool, valid: bool) -> None:
         """Take the outcome of a try. What could not be measured is tried once more, as the client's
         machine may have been busy for a moment; twice in a row ends the search.
         """

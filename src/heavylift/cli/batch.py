@@ -26,7 +26,7 @@ from heavylift.errors import Exit, HeavyliftError
 
 if TYPE_CHECKING:
     from heavylift.batch.intake import InputError, Source
-    from heavylift.batch.worker import MemoryOf
+    from heavylift.batch.lane import MemoryOf
     from heavylift.records.sink import Sink
 
 _SHOW_EVERY_S: Final = 5.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from heavylift.cli.output import json_option, sink
 from heavylift.cli.text import text
 from heavylift.cli.workload import Asked, Volume, holds_nothing, workload_options
 from heavylift.errors import Exit, HeavyliftError
-from heavylift.facts.speed_schema import TrafficShapeFacts
 from heavylift.plan.money import OwnPrices, rent_parts
 from heavylift.planning import Planning
 from heavylift.records.plan import Note, Plan
@@ -25,8 +24,9 @@ from heavylift.simulate.answer import Question, answer
 from heavylift.simulate.build import Fleet, Unit, start_s
 from heavylift.simulate.fleet import Failures, Router
 from heavylift.simulate.study import Clients, Recorded
-from heavylift.simulate.workload import Shape, sizes_of
+from heavylift.simulate.workload import sizes_of
 from heavylift.slo import Goal, parse_goals
+from heavylift.traffic.shape import TrafficShape
 
 _METRICS: Final = frozenset({"ttft", "tpot", "e2e"})
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMbB]?)\s*(?:/\s*(s|sec|min|h|hour|d|day))?")
@@ -144,7 +144,7 @@ class _Traffic:
     def __init__(
         self,
         name: str,
-        source: Shape | Recorded | Clients,
+        source: TrafficShape | Recorded | Clients,
         sizes: tuple[float, float],
         rate_per_s: float | None,
     ) -> None:
@@ -171,7 +171,7 @@ class _Traffic:
         stated = stated or DEFAULT_TRAFFIC
         shapes = {entry.id: entry for entry in Catalog().speed().shapes}
         if stated in shapes:
-            shape = shape_of(shapes[stated])
+            shape = shapes[stated].shape
             longest = min(shape.context_tokens_most, context_tokens)
             shape = replace(shape, context_tokens_most=longest)
             return cls(stated, shape, sizes_of(shape), rate)
@@ -186,11 +186,6 @@ class _Traffic:
             raise click.UsageError(text("usage.trace_rate", value=stated))
         means = (figures.input_tokens, figures.output_tokens)
         return cls(path.name, Recorded(path=str(path), figures=figures), means, rate or recorded)
-
-
-def shape_of(entry: TrafficShapeFacts) -> Shape:
-    """The shape of a fact."""
-    return Shape(**{field.name: getattr(entry, field.name) for field in fields(Shape)})
 
 
 def _unit(asked: Asked, plan: Plan, options: dict[str, Any]) -> Unit:

@@ -46,14 +46,14 @@ def simulate_point(asked: Asked, plan: Plan, slo: str) -> Simulation:
     from heavylift.cli.simulate import goals_of
     from heavylift.simulate.answer import Question, answer
     from heavylift.simulate.build import Fleet, Unit
-    from heavylift.simulate.workload import Shape
     from heavylift.simulating import runner
+    from heavylift.traffic.shape import TrafficShape
 
     work = asked.workload
     unit = Unit(asked.forecaster(plan), work, spared_ratio=work.cached_ratio)
     question = Question(
         fleet=Fleet(serve=unit, racks=1),
-        traffic=Shape(
+        traffic=TrafficShape(
             first_tokens=work.input_tokens,
             first_spread=0.0,
             output_tokens=work.output_tokens,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.devserver.scenario import Defect, Reply, ToolCall
+from heavylift.devserver.schema_examples import example
+from heavylift.devserver.spoiling import spoilt
 from heavylift.pictures import COLOURS, Picture, decode_png, read_number, read_shape
 
 _MARKERS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
-_LEAK: Final = "<|close|>message<|sep|>"
 _TOKEN: Final = re.compile(r"\w{1,6}|[^\w\s]")
 _WORDS: Final = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath")
-_DEEPEST_REFERENCE: Final = 12
 _WIDEST: Final = 4096
 
 
@@ -96,8 +95,7 @@ def oblige(body: Mapping[str, Any], reply: Reply, number: int) -> Reply | Refusa
         reasoning=reply.reasoning if _thinks(body) else None,
     )
     for defect in reply.defects:
-        spoil = _SPOILERS.get(defect)
-        obliging = obliging if spoil is None else spoil(obliging, ask)
+        obliging = spoilt(obliging, defect, body)
     return obliging
 
 
@@ -341,178 +339,3 @@ def _arguments(tool: Mapping[str, Any], city: str) -> str:
     if city and isinstance(arguments, dict) and "city" in arguments:
         arguments["city"] = city
     return msgspec.json.encode(arguments).decode()
-
-
-def example(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
-    """A value that a JSON schema allows, for the keywords that checks use."""
-    if not isinstance(schema, Mapping) or depth > _DEEPEST_REFERENCE:
-        return None
-    if "$ref" in schema:
-        target: Any = root
-        for key in schema["$ref"].removeprefix("#/").split("/"):
-            target = target[key]
-        return example(target, root, depth + 1)
-    for key in ("anyOf", "oneOf"):
-        if key in schema:
-            return example(schema[key][-1], root, depth + 1)
-    if "const" in schema:
-        return schema["const"]
-    if "enum" in schema:
-        return schema["enum"][-1]
-    kind = schema.get("type", "object")
-    kind = kind[0] if isinstance(kind, list) else kind
-    return _EXAMPLES[kind](schema, root, depth)
-
-
-def _example_object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    properties = schema.get("properties", {})
-    return {
-        name: example(properties[name], root, depth + 1)
-        for name in schema.get("required", properties)
-    }
-
-
-def _example_array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    count = max(1, schema.get("minItems", 0))
-    return [example(schema.get("items", {"type": "string"}), root, depth + 1)] * count
-
-
-def _example_string(schema: Mapping[str, Any], _root: Mapping[str, Any], _depth: int) -> Any:
-    text = "Zürich 中文" + "x" * schema.get("minLength", 0)
-    return text[: schema.get("maxLength", len(text))]
-
-
-def _example_number(schema: Mapping[str, Any], _root: Mapping[str, Any], _depth: int) -> Any:
-    low, high = schema.get("minimum", 0), schema.get("maximum", math.inf)
-    value = low if math.isinf(high) else (low + high) / 2
-    step = schema.get("multipleOf", 1 if schema.get("type") == "integer" else None)
-    if step:
-        value = math.ceil(low / step) * step
-    return int(value) if schema.get("type") == "integer" else float(value)
-
-
-_EXAMPLES: Final[dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], int], Any]]] = {
-    "object": _example_object,
-    "array": _example_array,
-    "string": _example_string,
-    "integer": _example_number,
-    "number": _example_number,
-    "boolean": lambda _schema, _root, _depth: True,
-    "null": lambda _schema, _root, _depth: None,
-}
-
-
-# --- defects -------------------------------------------------------------------------------------
-
-
-def _leak(reply: Reply, ask: _Ask) -> Reply:
-    if not ask.body.get("stream"):
-        return reply
-    return msgspec.structs.replace(reply, text=f"{reply.text}{_LEAK}")
-
-
-def _twice(reply: Reply, _: _Ask) -> Reply:
-    return msgspec.structs.replace(reply, text=f"{reply.text}{reply.text}")
-
-
-def _tools_in_thinking(reply: Reply, _: _Ask) -> Reply:
-    """The thinking is never closed: the parser takes the call for more of it."""
-    if not reply.tool_calls:
-        return reply
-    said = "".join(
-        f'<|open|>tools<|sep|><|open|>call tool="{call.name}"<|sep|>{call.arguments}'
-        for call in reply.tool_calls
-    )
-    return msgspec.structs.replace(
-        reply, reasoning=f"{reply.reasoning or ''}{said}", tool_calls=(), text=""
-    )
-
-
-def _tools_as_text(reply: Reply, _: _Ask) -> Reply:
-    if not reply.tool_calls:
-        return reply
-    call = reply.tool_calls[0]
-    text = f'{{"name": "{call.name}", "arguments": {call.arguments}}}'
-    return msgspec.structs.replace(reply, tool_calls=(), text=text)
-
-
-def _tools_lost(reply: Reply, _: _Ask) -> Reply:
-    if not reply.tool_calls:
-        return reply
-    return msgspec.structs.replace(reply, tool_calls=(), text="", finish_reason="tool_calls")
-
-
-def _arguments_untyped(reply: Reply, _: _Ask) -> Reply:
-    """Every value becomes text, as from a parser that does not look at the schema."""
-    calls = []
-    for call in reply.tool_calls:
-        values = msgspec.json.decode(call.arguments, type=dict[str, Any])
-        texts = {name: msgspec.json.encode(value).decode() for name, value in values.items()}
-        arguments = msgspec.json.encode(texts).decode()
-        calls.append(msgspec.structs.replace(call, arguments=arguments))
-    return msgspec.structs.replace(reply, tool_calls=tuple(calls))
-
-
-def _arguments_broken(reply: Reply, _: _Ask) -> Reply:
-    calls = tuple(
-        msgspec.structs.replace(call, arguments=call.arguments[:-1]) for call in reply.tool_calls
-    )
-    return msgspec.structs.replace(reply, tool_calls=calls)
-
-
-def _thinking_in_text(reply: Reply, _: _Ask) -> Reply:
-    if not reply.reasoning:
-        return reply
-    text = f"<think>{reply.reasoning}</think>{reply.text}"
-    return msgspec.structs.replace(reply, text=text, reasoning=None)
-
-
-def _no_thinking(reply: Reply, _: _Ask) -> Reply:
-    return msgspec.structs.replace(reply, reasoning=None)
-
-
-def _cut_thinking_as_text(reply: Reply, ask: _Ask) -> Reply:
-    limit = ask.body.get("max_tokens")
-    words = len((reply.reasoning or "").split())
-    if limit is None or limit > words:
-        return reply
-    return msgspec.structs.replace(reply, text=reply.reasoning, reasoning=None)
-
-
-def _mangled(reply: Reply, _: _Ask) -> Reply:
-    text = (reply.text or "").encode("ascii", "replace").decode().replace("?", "\ufffd")
-    return msgspec.structs.replace(reply, text=text)
-
-
-def _exclaiming(reply: Reply, _: _Ask) -> Reply:
-    return msgspec.structs.replace(reply, text="!" * 64)
-
-
-def _json_ignored(reply: Reply, ask: _Ask) -> Reply:
-    if "response_format" not in ask.body:
-        return reply
-    return msgspec.structs.replace(reply, text=f"Here is what you asked for: {reply.text}")
-
-
-def _stream_loses_end(reply: Reply, ask: _Ask) -> Reply:
-    if not ask.body.get("stream"):
-        return reply
-    return msgspec.structs.replace(reply, text=(reply.text or "")[:-1])
-
-
-_SPOILERS: Final[dict[Defect, Callable[[Reply, _Ask], Reply]]] = {
-    Defect.MARKER_LEAK: _leak,
-    Defect.ANSWER_TWICE: _twice,
-    Defect.THINK_CLOSE_OMITTED: _tools_in_thinking,
-    Defect.TOOL_CALL_AS_TEXT: _tools_as_text,
-    Defect.TOOL_CALLS_LOST: _tools_lost,
-    Defect.TOOL_ARGUMENTS_UNTYPED: _arguments_untyped,
-    Defect.TOOL_ARGUMENTS_BROKEN: _arguments_broken,
-    Defect.THINKING_IN_TEXT: _thinking_in_text,
-    Defect.THINKING_MISSING: _no_thinking,
-    Defect.CUT_THINKING_AS_TEXT: _cut_thinking_as_text,
-    Defect.UNICODE_MANGLED: _mangled,
-    Defect.EXCLAMATIONS: _exclaiming,
-    Defect.JSON_IGNORED: _json_ignored,
-    Defect.STREAM_LOSES_END: _stream_loses_end,
-}

@@ -53,6 +53,7 @@ from heavylift.facts.price_schema import (
     RentalBook,
 )
 from heavylift.facts.registry_schema import MethodBook, MethodRule, RegistryFacts
+from heavylift.facts.router_schema import RouterFacts
 from heavylift.facts.schema import (
     CheckFacts,
     CheckList,
@@ -343,6 +344,10 @@ class Catalog:
         """True for an engine whose preparations need its server; False for one nobody described."""
         return engine in self.ids("serving") and self.serving(engine).prepares_late
 
+    def router(self, name: str) -> RouterFacts:
+        """How the router of that name is started. Raises FACT002 when nobody wrote it down."""
+        return self._load(RouterFacts, f"routers/{name}.toml")
+
     def serving_common(self) -> ServingCommon:
         """What holds for the start of every engine."""
         return self._load(ServingCommon, "serving/common.toml")
@@ -571,6 +576,7 @@ class Catalog:
         defects: list[Defect] = []
         _collect(self.flags, self.ids("flags"), defects)
         _collect(self.serving, self.serving_ids(), defects)
+        _collect(self.router, self.ids("routers"), defects)
         if self.ids("serving"):
             _collect(_anyway(self.serving_common), ("common",), defects)
         parts: tuple[Callable[[], Any], ...] = (

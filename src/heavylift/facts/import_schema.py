@@ -21,10 +21,11 @@ class StrategyWords(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportBook:
-    """Strategies of recipes; generations as architectures; engines and KV dtypes by other names;
-    ends of system names that say nothing.
+    """The engine that recipe pages are of, and their strategies; generations as architectures;
+    engines and KV dtypes by other names; ends of system names that say nothing.
     """
 
+    pages_engine: str
     strategies: tuple[StrategyWords, ...]
     generations: dict[str, str] = field(default_factory=dict)
     engines: dict[str, str] = field(default_factory=dict)

@@ -48,11 +48,11 @@ from heavylift.facts.speed_schema import (
     SpeedClassFacts,
     SpeedModelFacts,
     SpeedSpreadFacts,
-    TrafficShapeFacts,
 )
 from heavylift.facts.symptom_schema import LogMark
 from heavylift.facts.thumb_schema import ThumbRuleFacts
 from heavylift.facts.variant_schema import VariantReportFacts
+from heavylift.traffic.shape import TrafficShape
 
 _Field = tuple[type, str]
 
@@ -116,10 +116,10 @@ UNITS: Final[Mapping[_Field, tuple[str, ...]]] = {
 _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
     {
         (ModelFacts, "layers"),
-        (TrafficShapeFacts, "turn_tokens"),
-        (TrafficShapeFacts, "turn_spread"),
-        (TrafficShapeFacts, "shared_tokens"),
-        (TrafficShapeFacts, "pause_s"),
+        (TrafficShape, "turn_tokens"),
+        (TrafficShape, "turn_spread"),
+        (TrafficShape, "shared_tokens"),
+        (TrafficShape, "pause_s"),
         (TensorPattern, "axis"),
         (CutNames, "axis"),
         (TensorPattern, "params_per_element"),

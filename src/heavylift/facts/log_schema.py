@@ -89,6 +89,16 @@ class LogDecode(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LogBuffers(Rule):
+    """An engine that prints its memory buffer by buffer and pass by pass, as llama.cpp's library
+    does: no pattern adds that up, `telemetry.llamacpp` does. `sign` is in the lines of every start.
+    """
+
+    engine: str
+    sign: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LogBook:
     """What is known of the logs of engines. `same_as`: an engine that has another's log."""
 
@@ -99,7 +109,16 @@ class LogBook:
     addresses: tuple[LogAddress, ...] = ()
     versions: tuple[LogVersion, ...] = ()
     decodes: tuple[LogDecode, ...] = ()
+    buffers: tuple[LogBuffers, ...] = ()
     same_as: dict[str, str] = field(default_factory=dict)
+
+    def writer(self, engine: str) -> str:
+        """The engine in whose words the log of `engine` is: itself, or another."""
+        return self.same_as.get(engine, engine)
+
+    def tells_buffers(self, engine: str) -> bool:
+        """True for a log whose memory is told buffer by buffer."""
+        return self.writer(engine) in {each.engine for each in self.buffers}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

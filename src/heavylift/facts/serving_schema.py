@@ -73,7 +73,8 @@ class ServingEngine:
     `deadline_variables` carry the time a start may take, in seconds. `other_build`: the table
     was read from another build than the versions that it stands for. `rehearsal` None = no way is
     known to start it without weights. `prepares_late`: what is done before serving needs its
-    server. `placement_path`: where it tells which part of a loaded model is on cards.
+    server. `placement_path`: where it tells which part of a loaded model is on cards. `splits`: one
+    server can prefill and another decode.
     """
 
     title: str
@@ -96,6 +97,7 @@ class ServingEngine:
     rehearsal: RehearsalFacts | None = None
     prepares_late: bool = False
     placement_path: str | None = None
+    splits: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

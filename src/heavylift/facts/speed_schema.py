@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from heavylift.facts.schema import Fact, Rule
+from heavylift.traffic.shape import TrafficShape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,24 +116,11 @@ class TransferLinkBook:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrafficShapeFacts(Rule):
-    """Parameters of made-up traffic. Sizes in tokens: medians of log-normal draws, `*_spread` their
-    sigma; see `simulate.workload.Shape`, whose fields these are.
-    """
+    """Made-up traffic of a kind that has a name."""
 
     id: str
     title: str
-    first_tokens: float
-    first_spread: float
-    output_tokens: float
-    output_spread: float
-    turn_tokens: float = 0.0
-    turn_spread: float = 0.0
-    turns_mean: float = 1.0
-    shared_tokens: int = 0
-    groups: int = 1
-    pause_s: float = 0.0
-    burstiness: float = 1.0
-    context_tokens_most: int = 1_000_000
+    shape: TrafficShape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -150,7 +150,7 @@ class Admin:
                 return Workers(workers=views), HTTPStatus.OK
             case ["workers", name, "drain"]:
                 _expect(method, path, "POST", "DELETE")
-                if not self._fleet.drain(name, method == "POST"):
+                if not self._fleet.drain(name, draining=method == "POST"):
                     raise HeavyliftError("GW045", {"path": path[:200]})
                 return _worker(self._fleet.workers[name]), HTTPStatus.OK
         raise HeavyliftError("GW045", {"path": path[:200]})

@@ -1,116 +1,35 @@
-"""The gateway as an HTTP application: who may ask, what is admitted, and what comes back.
-
-Texts for people are not made here: errors are codes, and `say` turns one into a sentence.
-"""
+"""The gateway as an HTTP application: who may ask, what is admitted, and who answers."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import os
-import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-from aiohttp import ClientConnectionError, HttpVersion11, web
+from aiohttp import web
 
 from heavylift.errors import HeavyliftError
-from heavylift.gateway import keys, openapi, quota, relay
+from heavylift.gateway import answers, keys, openapi, quota
 from heavylift.gateway.admin import Admin
-from heavylift.gateway.audit import Audit, Line
+from heavylift.gateway.answers import Say
+from heavylift.gateway.audit import Audit
 from heavylift.gateway.batches import Batches, is_batch_path
-from heavylift.gateway.carrier import Answer, Carrier, ClientGone, Failed, Job, status_of
+from heavylift.gateway.carrier import Carrier, ClientGone, Failed, Job
 from heavylift.gateway.config import Settings
 from heavylift.gateway.connection import Connection
 from heavylift.gateway.keys import Denial, Key, Scope
 from heavylift.gateway.ledger import Ledger, Lost, Reservation
 from heavylift.gateway.quota import Refusal
-from heavylift.gateway.request import ROUTES, Asked, Route, Style, read
+from heavylift.gateway.request import ROUTES, Asked, Route, read
 from heavylift.gateway.routing import Fleet
-from heavylift.wire.failures import Failure
+from heavylift.gateway.stream import StreamClient
+from heavylift.gateway.visit import MODELS, Visit, begin, lost_line
 
-Say = Callable[[HeavyliftError], str]
-
-_MODELS: Final = "/v1/models"
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _PASSED_ON: Final = ("Accept", "anthropic-version", "anthropic-beta")
-_RETRY_S: Final = 2
-"""What a client is told to wait when no worker takes requests: a probe comes every second."""
-
-# code -> status, error type in the OpenAI words, error type in the Anthropic words
-_INVALID: Final = ("invalid_request_error", "invalid_request_error")
-_STATUS: Final[Mapping[str, tuple[HTTPStatus, str, str]]] = {
-    "GW012": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
-    "STA004": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
-    "GW020": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
-    "GW015": (HTTPStatus.CONFLICT, *_INVALID),
-    "GW025": (HTTPStatus.BAD_GATEWAY, "upstream_error", "api_error"),
-    "GW024": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
-    "GW030": (HTTPStatus.BAD_REQUEST, *_INVALID),
-    "GW031": (HTTPStatus.BAD_REQUEST, *_INVALID),
-    "GW032": (HTTPStatus.BAD_REQUEST, *_INVALID),
-    "GW033": (
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        "invalid_request_error",
-        "request_too_large",
-    ),
-    "GW034": (HTTPStatus.REQUEST_TIMEOUT, *_INVALID),
-    "GW035": (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, *_INVALID),
-    "GW036": (HTTPStatus.BAD_REQUEST, *_INVALID),
-    "GW040": (HTTPStatus.UNAUTHORIZED, "invalid_request_error", "authentication_error"),
-    "GW041": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
-    "GW042": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
-    "GW043": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
-    "GW047": (HTTPStatus.FORBIDDEN, "invalid_request_error", "permission_error"),
-    "GW044": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
-    "GW045": (HTTPStatus.NOT_FOUND, "invalid_request_error", "not_found_error"),
-    "GW046": (HTTPStatus.METHOD_NOT_ALLOWED, *_INVALID),
-    "GW050": (HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_error"),
-    "GW060": (HTTPStatus.SERVICE_UNAVAILABLE, "server_error", "overloaded_error"),
-    "GW061": (HTTPStatus.BAD_GATEWAY, "upstream_error", "api_error"),
-}
-
-_CODES: Final = {
-    "GW040": "invalid_api_key",
-    "GW043": "model_not_allowed",
-    "GW044": "model_not_found",
-    "GW050": "rate_limit_exceeded",
-    "GW032": "url_fetch_denied",
-}
-"""Codes that clients know by another name."""
 
 _BY_DENIAL: Final = {Denial.NETWORK: "GW041", Denial.SCOPE: "GW042"}
-
-
-@dataclass(kw_only=True, slots=True)
-class Visit:
-    """One request of a client from its first header to its last byte, for the audit."""
-
-    request_id: str
-    began_at: float
-    at: str
-    address: str | None
-    path: str
-    style: Style
-    key: Key | None = None
-    job: Job | None = None
-    model: str | None = None
-    stream: bool = False
-    status: int | None = None
-    outcome: str | None = None
-    bytes_in: int = 0
-    body: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def audited(self) -> bool:
-        """True for everything but a look at the list of models."""
-        return self.outcome is not None or not self.path.startswith(_MODELS)
 
 
 class Gateway:
@@ -161,7 +80,7 @@ class Gateway:
         workers = {worker.upstream.name: worker for worker in self._fleet.workers.values()}
         taking = sum(worker.takes for worker in workers.values())
         ready = taking > 0 and not self.draining
-        document = {
+        told = {
             "ready": ready,
             "draining": self.draining,
             "workers": len(workers),
@@ -170,15 +89,16 @@ class Gateway:
             "audit_lines_lost": self._audit.lost,
         }
         alive = ready or path == "/healthz"
-        return _json(document, HTTPStatus.OK if alive else HTTPStatus.SERVICE_UNAVAILABLE)
+        status = HTTPStatus.OK if alive else HTTPStatus.SERVICE_UNAVAILABLE
+        return answers.document(told, status)
 
     async def _visited(self, request: web.BaseRequest) -> web.StreamResponse:
-        visit = _visit(request)
+        visit = begin(request)
         self.visits += 1
         try:
             response = await self._answer(request, visit)
         except HeavyliftError as error:
-            response = self._error(visit, error)
+            response = answers.error(visit, error, self._say)
         except ClientGone:
             visit.outcome = "client_gone"
             raise ConnectionResetError from None
@@ -186,7 +106,7 @@ class Gateway:
             visit.outcome = "client_gone"
             raise
         except Failed as failed:
-            response = self._failed(visit, failed)
+            response = answers.failure(visit, failed, self._say)
         except Exception:
             visit.outcome = "internal_error"
             raise
@@ -196,7 +116,7 @@ class Gateway:
         finally:
             self.visits -= 1
             if visit.audited:
-                self._audit.write(self._line(visit))
+                self._audit.write(visit.line())
         return response
 
     async def _answer(self, request: web.BaseRequest, visit: Visit) -> web.StreamResponse:
@@ -205,21 +125,21 @@ class Gateway:
         if route is not None:
             _expect_method(request, "POST")
             return await self._infer(request, route, visit)
-        if path == _MODELS or path.startswith(f"{_MODELS}/"):
+        if path == MODELS or path.startswith(f"{MODELS}/"):
             _expect_method(request, "GET")
             key = await self._authenticate(request, visit, Scope.INFER)
-            return self._models(key, path.removeprefix(_MODELS).strip("/"))
+            return self._models(key, path.removeprefix(MODELS).strip("/"))
         if self._batches is not None and is_batch_path(path):
             return await self._batch(request, self._batches, visit)
         if path.startswith("/admin/"):
             await self._authenticate(request, visit, Scope.ADMIN)
             if path == openapi.PATH and request.method == "GET":
-                return _json(openapi.document())
+                return answers.document(openapi.document())
             body = await self._body(request, visit)
             document, status = await self._ledger.manage(
                 lambda store: self._admin.answer(store, request.method, path, request.query, body)
             )
-            return _json(document, status)
+            return answers.document(document, status)
         raise HeavyliftError("GW045", {"path": path[:200]})
 
     # --- who -------------------------------------------------------------------------------------
@@ -243,12 +163,12 @@ class Gateway:
 
     def _models(self, key: Key, name: str) -> web.Response:
         names = [model for model in self._fleet.models() if key.allows_model(model)]
-        cards = [_card(model, self._fleet.context_tokens(model)) for model in names]
+        cards = [answers.card(model, self._fleet.context_tokens(model)) for model in names]
         if not name:
-            return _json({"object": "list", "data": cards})
+            return answers.document({"object": "list", "data": cards})
         if name not in names:
             raise HeavyliftError("GW044", {"model": name[:200]})
-        return _json(cards[names.index(name)])
+        return answers.document(cards[names.index(name)])
 
     # --- inference -------------------------------------------------------------------------------
 
@@ -306,7 +226,7 @@ class Gateway:
     ) -> Reservation:
         given = await self._ledger.reserve(key, model, bound)
         if isinstance(given, Refusal):
-            visit.headers |= _refusal_headers(given)
+            visit.headers |= answers.refusal_headers(given)
             raise HeavyliftError(
                 "GW050",
                 {
@@ -316,7 +236,7 @@ class Gateway:
                     "wanted": given.wanted,
                 },
             )
-        visit.headers |= _left_headers(key, given)
+        visit.headers |= answers.left_headers(key, given)
         return given
 
     async def _carry(self, request: web.BaseRequest, visit: Visit, job: Job) -> web.StreamResponse:
@@ -326,12 +246,12 @@ class Gateway:
             "Accept-Encoding": "identity",
             "x-request-id": visit.request_id,
         }
-        client = _StreamClient(request, visit, job, self._say)
+        client = StreamClient(request, visit, job, self._say)
         answer = await self._carrier.carry(job, headers, client)
         if answer is not None:
             job.bytes_out = len(answer.body)
             visit.status = answer.status
-            return _response(answer)
+            return answers.whole(answer)
         visit.status = HTTPStatus.OK
         await client.finish()
         return client.response
@@ -366,191 +286,9 @@ class Gateway:
             raise HeavyliftError("GW036") from problem
         return b"".join(chunks)
 
-    # --- errors ----------------------------------------------------------------------------------
-
-    def _error(
-        self, visit: Visit, error: HeavyliftError, status: HTTPStatus | None = None
-    ) -> web.Response:
-        if error.code == "GW023":  # where the database is concerns no client
-            error = HeavyliftError("GW024")
-        usual, openai_type, anthropic_type = _STATUS.get(
-            error.code, (HTTPStatus.BAD_REQUEST, *_INVALID)
-        )
-        status = visit.status = status or usual
-        visit.outcome = visit.outcome or _CODES.get(error.code, error.code)
-        if status is HTTPStatus.SERVICE_UNAVAILABLE:
-            visit.headers["Retry-After"] = str(_RETRY_S)
-        if status is HTTPStatus.UNAUTHORIZED:
-            visit.headers["WWW-Authenticate"] = "Bearer"
-        message = self._say(error)
-        if visit.style is Style.ANTHROPIC:
-            document: dict[str, Any] = {
-                "type": "error",
-                "error": {"type": anthropic_type, "message": message},
-                "request_id": visit.request_id,
-            }
-        else:
-            code = _CODES.get(error.code, error.code)
-            document = {
-                "error": {"message": message, "type": openai_type, "param": None, "code": code}
-            }
-        response = _json(document, status)
-        response.headers.update(visit.headers)
-        return response
-
-    def _failed(self, visit: Visit, failed: Failed) -> web.Response:
-        """What the client gets of an attempt that failed: the worker's own words if it had any."""
-        visit.outcome = str(failed.failure)
-        if failed.answer is not None:
-            visit.status = failed.answer.status
-            response = _response(failed.answer)
-            response.headers.update(visit.headers)
-            return response
-        error = HeavyliftError("GW061", {"failure": str(failed.failure)})
-        return self._error(visit, error, status_of(failed.failure))
-
-    # --- audit -----------------------------------------------------------------------------------
-
-    def _line(self, visit: Visit) -> Line:
-        job, key = visit.job, visit.key
-        cost = quota.NOTHING if job is None else job.cost()
-        outcome = visit.outcome or (str(job.failure) if job and job.failure else "ok")
-        began_at = visit.began_at
-        first = None if job is None else job.first_token_at
-        return Line(
-            at=visit.at,
-            request_id=visit.request_id,
-            outcome=outcome,
-            key_id=None if key is None else key.id,
-            key_name=None if key is None else key.name,
-            team=None if key is None else key.team,
-            address=visit.address,
-            path=visit.path[:200],
-            model=visit.model,
-            worker=None if job is None or job.worker is None else job.worker.upstream.name,
-            attempts=0 if job is None else job.attempts,
-            status=visit.status,
-            stream=visit.stream,
-            prompt_tokens=None if job is None else cost.prompt_tokens,
-            completion_tokens=None if job is None else cost.completion_tokens,
-            estimated=cost.estimated,
-            ttft_s=None if first is None else round(first - began_at, 6),
-            duration_s=round(time.monotonic() - began_at, 6),
-            bytes_in=visit.bytes_in,
-            bytes_out=0 if job is None else job.bytes_out,
-            body=visit.body,
-        )
-
     def note_lost(self, lost: Lost) -> None:
         """Write the audit line of a request whose gateway died."""
-        self._audit.write(
-            Line(
-                at=_rfc3339(lost.began_at),
-                request_id="",
-                outcome="gateway_died",
-                key_id=lost.key_id,
-                model=lost.model,
-                prompt_tokens=lost.cost.prompt_tokens,
-                completion_tokens=lost.cost.completion_tokens,
-                estimated=True,
-            )
-        )
-
-
-class _StreamClient:
-    """The client's side of a stream."""
-
-    def __init__(self, request: web.BaseRequest, visit: Visit, job: Job, say: Say) -> None:
-        self._request = request
-        self._visit = visit
-        self._job = job
-        self._say = say
-        self.began = False
-        self._response: web.StreamResponse | None = None
-        self._transport: asyncio.Transport | None = None
-        """Where events go without a detour, once the reply has begun in chunks."""
-
-    @property
-    def response(self) -> web.StreamResponse:
-        """The reply; made when it is first asked for, as most replies are whole ones."""
-        if self._response is None:
-            self._response = web.StreamResponse()
-        return self._response
-
-    async def send(self, events: bytes) -> None:
-        """Write events; the first write begins the reply. Raises `ClientGone`."""
-        response = self._response or self.response
-        try:
-            if not self.began:
-                response.content_type = "text/event-stream"
-                response.headers["Cache-Control"] = "no-cache"
-                response.headers["X-Accel-Buffering"] = "no"
-                response.headers["Server"] = "heavylift"
-                response.headers.update(self._visit.headers)
-                in_chunks = self._request.version >= HttpVersion11
-                if in_chunks:
-                    response.enable_chunked_encoding()
-                await response.prepare(self._request)
-                await response.write(events)
-                self.began = True
-                if in_chunks:
-                    self._transport = self._request.transport
-                self._job.bytes_out += len(events)
-                return
-            await response.write(events)
-        except (ClientConnectionError, ConnectionError) as problem:
-            raise ClientGone from problem
-        self._job.bytes_out += len(events)
-
-    def push(self, events: bytes) -> bool:
-        """Write events at once where nothing waits to be sent; False when `send` has to.
-
-        Two layers less than aiohttp's own writing, 1.2 µs of an event. Where the client is slow,
-        its writing waits as it should.
-        """
-        transport = self._transport
-        if transport is None or transport.get_write_buffer_size() or transport.is_closing():
-            return False
-        transport.write(b"%x\r\n%b\r\n" % (len(events), events))
-        self._job.bytes_out += len(events)
-        return True
-
-    async def finish(self) -> None:
-        """End the reply in good order, whatever its last event said."""
-        if self._job.failure is not None:
-            self.response.force_close()
-        try:
-            await self.response.write_eof()
-        except (ClientConnectionError, ConnectionError) as problem:
-            raise ClientGone from problem
-
-    def error_event(self, failure: Failure) -> bytes:
-        """The event that tells of a broken stream."""
-        message = self._say(HeavyliftError("GW062", {"failure": str(failure)}))
-        return relay.error_event(self._job.asked.route.dialect, message, failure)
-
-    def drop(self) -> None:
-        """Cut the client off: it does not read."""
-        if self._request.transport is not None:
-            self._request.transport.abort()
-
-
-def _visit(request: web.BaseRequest) -> Visit:
-    given = request.headers.get("x-request-id")
-    if given is None or not _REQUEST_ID.fullmatch(given):
-        given = os.urandom(16).hex()
-    request_id = given
-    route = ROUTES.get(request.path)
-    peer = request.transport and request.transport.get_extra_info("peername")
-    return Visit(
-        request_id=request_id,
-        began_at=time.monotonic(),
-        at=_rfc3339(time.time()),
-        address=peer[0] if isinstance(peer, tuple) else None,
-        path=request.path,
-        style=Style.OPENAI if route is None else route.style,
-        headers={"x-request-id": request_id},
-    )
+        self._audit.write(lost_line(lost))
 
 
 def _presented(headers: Mapping[str, str]) -> str | None:
@@ -564,60 +302,3 @@ def _presented(headers: Mapping[str, str]) -> str | None:
 def _expect_method(request: web.BaseRequest, method: str) -> None:
     if request.method != method:
         raise HeavyliftError("GW046", {"method": request.method[:20], "path": request.path[:200]})
-
-
-def _card(model: str, context_tokens: int | None) -> dict[str, Any]:
-    """A model as it is listed; the context in the field in which engines state it."""
-    card: dict[str, Any] = {
-        "id": model,
-        "object": "model",
-        "created": 0,
-        "owned_by": "heavylift",
-    }
-    return card if context_tokens is None else card | {"max_model_len": context_tokens}
-
-
-def _refusal_headers(refusal: Refusal) -> dict[str, str]:
-    if refusal.retry_after_s is None:
-        # The client library would try again, in vain.
-        return {"x-should-retry": "false"}
-    return {"Retry-After": str(max(1, -int(-refusal.retry_after_s // 1)))}
-
-
-def _left_headers(key: Key, given: Reservation) -> dict[str, str]:
-    """What is left, in headers that clients know. Tokens: by the tightest limit of key and team."""
-    headers = {}
-    if given.requests_left is not None:
-        headers["x-ratelimit-limit-requests"] = str(key.limits.requests_per_minute)
-        headers["x-ratelimit-remaining-requests"] = str(given.requests_left)
-    if given.tokens_left is not None:
-        headers["x-ratelimit-remaining-tokens"] = str(given.tokens_left)
-    limit = key.limits.tokens_per_minute
-    if limit is not None:
-        headers["x-ratelimit-limit-tokens"] = str(limit)
-    return headers
-
-
-def _response(answer: Answer) -> web.Response:
-    headers = {"Content-Type": answer.content_type, "Server": "heavylift"}
-    if answer.retry_after is not None:
-        headers["Retry-After"] = answer.retry_after
-    return web.Response(body=answer.body, status=answer.status, headers=headers)
-
-
-def _json(document: Any, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode(document),
-        status=status,
-        headers={"Content-Type": "application/json", "Server": "heavylift"},
-    )
-
-
-def _rfc3339(epoch_s: float) -> str:
-    whole_s, ms = divmod(int(epoch_s * 1000), 1000)
-    return f"{_second(whole_s)}.{ms:03d}Z"
-
-
-@functools.lru_cache(maxsize=4)
-def _second(epoch_s: int) -> str:
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -17,17 +17,13 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from heavylift.errors import HeavyliftError
-from heavylift.facts.catalog import DATA
+from heavylift.facts.catalog import Catalog
 from heavylift.wire.client import Endpoint
 
 LOG: Final = "router.log"
@@ -36,20 +32,6 @@ _GRACE_S: Final = 10.0
 _AGAIN_S: Final = 1.0
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 _OURS: Final = "HEAVYLIFT_"
-
-
-class RouterFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a router is started. `argv` names `{port}` and `{metrics_port}`, the others `{url}`."""
-
-    name: str
-    package: str
-    version: str
-    kind: str
-    source: str
-    as_of: date
-    argv: tuple[str, ...]
-    prefill: tuple[str, ...]
-    decode: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,22 +43,16 @@ class RouterPlan:
     url: str
 
 
-def known_routers() -> dict[str, RouterFacts]:
-    """Every router that can be started, by name."""
-    files = sorted((DATA / "routers").glob("*.toml"))
-    found = [msgspec.convert(tomllib.loads(file.read_text("utf-8")), RouterFacts) for file in files]
-    return {facts.name: facts for facts in found}
-
-
 def plan_router(name: str, prefill: tuple[str, ...], decode: tuple[str, ...]) -> RouterPlan:
     """The command of a router before these engines.
 
     Raises GW016 for a router that is not known, GW017 when it is not installed, GW008 when one of
     the two kinds of engine is missing, USE021 for a URL that is none.
     """
-    facts = known_routers().get(name)
-    if facts is None:
-        raise HeavyliftError("GW016", {"name": name, "known": ", ".join(known_routers())})
+    catalog = Catalog()
+    if name not in catalog.ids("routers"):
+        raise HeavyliftError("GW016", {"name": name, "known": ", ".join(catalog.ids("routers"))})
+    facts = catalog.router(name)
     if not prefill or not decode:
         raise HeavyliftError("GW008")
     program = _program(facts.argv[0])

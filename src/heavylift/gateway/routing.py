@@ -244,7 +244,7 @@ class Fleet:
         if state is not before and self._on_change is not None:
             self._on_change(worker, before)
 
-    def drain(self, name: str, draining: bool) -> bool:
+    def drain(self, name: str, *, draining: bool) -> bool:
         """Start or stop draining a worker: its open requests go on. False when there is none."""
         worker = self.workers.get(name)
         if worker is None:

@@ -19,7 +19,8 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from heavylift.errors import HeavyliftError
-from heavylift.gateway.app import Gateway, Say
+from heavylift.gateway.answers import Say
+from heavylift.gateway.app import Gateway
 from heavylift.gateway.audit import open_audit
 from heavylift.gateway.carrier import Carrier
 from heavylift.gateway.config import Settings, Times, Tls

@@ -20,8 +20,9 @@ from heavylift.errors import HeavyliftError
 from heavylift.launch import processes
 from heavylift.launch.attempt import Attempt
 from heavylift.launch.background import Background
-from heavylift.launch.liveness import Judgement, Liveness, Look, Probe
-from heavylift.launch.preparing import Ways
+from heavylift.launch.job import Hooks, Job, Measured, Proof, Ready
+from heavylift.launch.liveness import Judgement
+from heavylift.launch.looks import Watch
 from heavylift.launch.restarts import Decision, End, decide
 from heavylift.launch.starting import Course, Signs, Starting, eta_s
 from heavylift.records.deployment import (
@@ -31,81 +32,11 @@ from heavylift.records.deployment import (
     Phase,
     Progress,
     RunState,
-    Supervision,
 )
 from heavylift.records.finding import Finding, Severity
-from heavylift.records.launch import LaunchSpec
-from heavylift.records.plan import Plan
-from heavylift.telemetry import collect_gpus
-from heavylift.telemetry.engine_log import EngineWords
-from heavylift.telemetry.engine_queue import MetricNames
 
 _TICK_S: Final = 0.05
 _SAVE_S: Final = 1.0
-_IDLE_SHARE: Final = 0.02
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What to keep running. `secrets` holds the values by the names the launch uses."""
-
-    deployment: Deployment
-    spec: LaunchSpec
-    plan: Plan | None
-    folder: Path
-    secrets: Mapping[str, str]
-    rules: Supervision
-    metrics: MetricNames
-    words: EngineWords
-    restarts: Mapping[str, bool]
-    recipe_folder: Path
-    ways: Ways = field(default_factory=Ways)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ready:
-    """An engine that has answered, for the hooks: where, with which key, what its logs tell."""
-
-    url: str
-    key: str
-    model: str
-    logs: tuple[Path, ...]
-    attempt: Attempt
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proof:
-    """A verification's word and the names of what failed; `findings` join those of the run."""
-
-    verdict: str
-    reasons: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
-    """Memory of the start against the plan; `receipt_digest` None = the log told nothing."""
-
-    findings: tuple[Finding, ...] = ()
-    receipt_digest: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hooks:
-    """What other stages do for a deployment. Each may raise `HeavyliftError`: then it said nothing.
-
-    `explain` completes a failure from the logs; `prove` verifies (None = nobody wants that), in a
-    thread of its own; `measure` reads the memory; `save` keeps a run, False = not this time;
-    `judged` keeps a verdict; `watch` is given the engine's metrics page (None = it has none) at
-    every look, in a thread.
-    """
-
-    explain: Callable[[Failure, tuple[Path, ...]], Failure]
-    measure: Callable[[Ready], Measured]
-    save: Callable[[RunState], bool | None]
-    judged: Callable[[RunState, Proof], None]
-    prove: Callable[[Ready], Proof] | None = None
-    watch: Callable[[Ready, str | None], None] | None = None
 
 
 @dataclass(slots=True)
@@ -388,7 +319,7 @@ class Supervisor:
 
     def _until_dead(self, attempt: Attempt, ready: Ready) -> Failure:
         """Watch a serving engine. Raises `_Stop`, or the error that ended it."""
-        watch = _Watch(attempt, self._job, time.monotonic())
+        watch = Watch(attempt, self._job.rules, self._job.metrics, now_s=time.monotonic())
         prove = self._hooks.prove
         proof = None if prove is None else Background(lambda: prove(ready))
         words: Background[str | None] | None = Background(attempt.first_words)
@@ -482,69 +413,6 @@ class Supervisor:
         if is_news or now_s - self._saved_at >= _SAVE_S:
             self._saved_at = now_s
             self._set(**changes)
-
-
-class _Watch:
-    """The looks at one serving engine: its metrics and a probe, asked for in the background."""
-
-    def __init__(self, attempt: Attempt, job: Job, now_s: float) -> None:
-        self._attempt = attempt
-        self._job = job
-        self._liveness = Liveness(job.rules, now_s=now_s)
-        self._page: Background[str | None] | None = None
-        self._last_page: str | None = None
-        self._probe: Background[Probe] | None = None
-        self._probes = 0
-        self._outcome = Probe.NONE
-        self._effort = (now_s, attempt.cpu_s())
-        self._cards: Background[bool | None] | None = None
-        self._cards_idle: bool | None = None
-
-    @property
-    def page(self) -> str | None:
-        """The engine's metrics at the last look; None = it has none, or did not answer."""
-        return self._last_page
-
-    def judgement(self) -> Judgement:
-        """The word on the engine now; begins what the next look needs."""
-        if self._page is None or self._page.is_done:
-            self._last_page = None if self._page is None else self._page.result()
-            self._page = Background(self._attempt.metrics_page)
-        if self._probe is not None:
-            self._outcome = self._probe.result() if self._probe.is_done else Probe.RUNNING
-            if self._probe.is_done:
-                self._probe = None
-        page = self._last_page
-        look = Look(
-            at_s=time.monotonic(),
-            queue=None if page is None else self._attempt.queue(page, self._job.metrics),
-            probe=self._outcome,
-            probe_number=self._probes,
-            is_idle=self._is_idle(),
-        )
-        judgement = self._liveness.judge(look)
-        if judgement.wants_probe and self._probe is None:
-            self._probes += 1
-            timeout_s = self._job.rules.probe_timeout_s
-            self._probe = Background(lambda: self._attempt.probe(timeout_s))
-        return judgement
-
-    def _is_idle(self) -> bool | None:
-        """Whether the engine did nothing since the look before: its processes used no CPU, and its
-        cards, where there are any, were idle. None where not all of that is seen from here.
-        """
-        then_s, used_s = self._effort
-        now_s, cpu_s = time.monotonic(), self._attempt.cpu_s()
-        self._effort = (now_s, cpu_s)
-        if now_s <= then_s or not self._attempt.is_seen_whole:
-            return None
-        is_idle = cpu_s - used_s < _IDLE_SHARE * (now_s - then_s)
-        if not is_idle or not collect_gpus.are_there():
-            return is_idle
-        if self._cards is None or self._cards.is_done:
-            self._cards_idle = None if self._cards is None else self._cards.result()
-            self._cards = Background(collect_gpus.are_idle)
-        return self._cards_idle
 
 
 _CAUSE_OF_CODE: Final[Mapping[str, str]] = {

@@ -35,12 +35,11 @@ def _q(name: str, more: str = "") -> str:
     return f'heavylift_{name}{{deployment=~"$deployment"{more}}}'
 
 
+_QUANTILES: Final = "p{{quantile}} {{deployment}}"
+_GPU: Final = "{{host}} gpu {{gpu}}"
+
 PANELS: Final[tuple[Panel, ...]] = (
-    Panel(
-        key="e2e",
-        unit="s",
-        queries=((_q("engine_e2e_seconds"), "p{{quantile}} {{deployment}}"),),
-    ),
+    Panel(key="e2e", unit="s", queries=((_q("engine_e2e_seconds"), _QUANTILES),)),
     Panel(
         key="throughput",
         unit="short",
@@ -55,11 +54,7 @@ PANELS: Final[tuple[Panel, ...]] = (
             ),
         ),
     ),
-    Panel(
-        key="tpot",
-        unit="s",
-        queries=((_q("engine_tpot_seconds"), "p{{quantile}} {{deployment}}"),),
-    ),
+    Panel(key="tpot", unit="s", queries=((_q("engine_tpot_seconds"), _QUANTILES),)),
     Panel(
         key="scheduler",
         unit="short",
@@ -68,11 +63,7 @@ PANELS: Final[tuple[Panel, ...]] = (
             (_q("engine_requests_waiting"), "waiting {{deployment}}"),
         ),
     ),
-    Panel(
-        key="ttft",
-        unit="s",
-        queries=((_q("engine_ttft_seconds"), "p{{quantile}} {{deployment}}"),),
-    ),
+    Panel(key="ttft", unit="s", queries=((_q("engine_ttft_seconds"), _QUANTILES),)),
     Panel(
         key="cache",
         unit="percentunit",
@@ -103,17 +94,13 @@ PANELS: Final[tuple[Panel, ...]] = (
         key="memory",
         unit="bytes",
         queries=(
-            (_q("gpu_memory_used_bytes"), "{{host}} gpu {{gpu}}"),
+            (_q("gpu_memory_used_bytes"), _GPU),
             (f"max({_q('gpu_memory_planned_low_bytes')})", "planned, at least"),
             (f"max({_q('gpu_memory_planned_high_bytes')})", "planned, at most"),
             (f"max({_q('gpu_memory_total_bytes')})", "total"),
         ),
     ),
-    Panel(
-        key="drift",
-        unit="bytes",
-        queries=((_q("gpu_memory_drift_bytes"), "{{host}} gpu {{gpu}}"),),
-    ),
+    Panel(key="drift", unit="bytes", queries=((_q("gpu_memory_drift_bytes"), _GPU),)),
     Panel(
         key="terms",
         unit="bytes",
@@ -127,19 +114,11 @@ PANELS: Final[tuple[Panel, ...]] = (
     Panel(
         key="use",
         unit="percentunit",
-        queries=((_q("gpu_use_ratio"), "{{host}} gpu {{gpu}}"),),
+        queries=((_q("gpu_use_ratio"), _GPU),),
         most=1.0,
     ),
-    Panel(
-        key="power",
-        unit="watt",
-        queries=((_q("gpu_power_watts"), "{{host}} gpu {{gpu}}"),),
-    ),
-    Panel(
-        key="temperature",
-        unit="celsius",
-        queries=((_q("gpu_temperature_celsius"), "{{host}} gpu {{gpu}}"),),
-    ),
+    Panel(key="power", unit="watt", queries=((_q("gpu_power_watts"), _GPU),)),
+    Panel(key="temperature", unit="celsius", queries=((_q("gpu_temperature_celsius"), _GPU),)),
     Panel(
         key="findings",
         unit="short",

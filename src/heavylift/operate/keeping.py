@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from heavylift.launch.supervisor import Ready
+from heavylift.launch.job import Ready
 from heavylift.operate import watching
 from heavylift.state.series import open_series, series_path
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from heavylift.errors import HeavyliftError
+from heavylift.facts.log_schema import LogBook
 from heavylift.launch.attempt import Attempt
 from heavylift.observe.drift import (
     POOL,
@@ -24,9 +24,6 @@ from heavylift.records.receipt import MeasuredTerm, Receipt
 from heavylift.telemetry import llamacpp
 from heavylift.telemetry.start_log import receipt_of, told
 
-LLAMACPP: Final = frozenset({"embedded", "llamacpp"})
-"""Engines with that log."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
@@ -36,13 +33,13 @@ class Memory:
     receipt: Receipt | None = None
 
 
-def measure(recipe: Recipe, attempt: Attempt, log: Path) -> Memory:
+def measure(recipe: Recipe, attempt: Attempt, log: Path, *, book: LogBook) -> Memory:
     """What the logs of a start tell of its memory, against the plan of the recipe."""
     plan = recipe.plan
     if plan is None:
         return Memory(findings=imbalance(attempt.terms()))
-    if recipe.spec.engine in LLAMACPP:
-        return _of_llamacpp(plan, log)
+    if book.tells_buffers(recipe.spec.engine):
+        return _by_buffers(plan, log)
     terms = attempt.terms()
     receipt = _receipt(plan, terms, attempt.figures())
     return Memory(
@@ -56,18 +53,10 @@ def measure(recipe: Recipe, attempt: Attempt, log: Path) -> Memory:
     )
 
 
-def _of_llamacpp(plan: Plan, log: Path) -> Memory:
+def _by_buffers(plan: Plan, log: Path) -> Memory:
     lines = log.read_text("utf-8", "replace").splitlines()
     try:
-        receipt = llamacpp.receipt(
-            llamacpp.parse(lines),
-            model=plan.model,
-            variant=plan.variant,
-            engine=plan.engine,
-            engine_version=plan.engine_version,
-            rack=plan.rack.label,
-            taken_at=_now(),
-        )
+        receipt = llamacpp.receipt_for(plan, lines, taken_at=_now())
     except HeavyliftError as error:
         return Memory(findings=(_untold(str(error.params["what"])),))
     return Memory(findings=differences(plan, receipt), receipt=receipt)

@@ -7,7 +7,7 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.launch.supervisor import Ready
+from heavylift.launch.job import Ready
 from heavylift.operate.recipes import Recipe
 from heavylift.records.finding import Finding, Severity
 from heavylift.telemetry.placement import placements

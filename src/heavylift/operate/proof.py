@@ -18,7 +18,7 @@ import msgspec
 from heavylift.bench.files import shipped_prose
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
-from heavylift.launch.supervisor import Proof, Ready
+from heavylift.launch.job import Proof, Ready
 from heavylift.operate import recipes
 from heavylift.operate.recipes import Recipe
 from heavylift.records.deployment import Deployment

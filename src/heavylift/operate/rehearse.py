@@ -16,7 +16,8 @@ import msgspec
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.serving_schema import RehearsalFacts
-from heavylift.launch.supervisor import Hooks, Job, Measured, Proof, Ready, Supervisor, new_run
+from heavylift.launch.job import Hooks, Job, Measured, Proof, Ready
+from heavylift.launch.supervisor import Supervisor, new_run
 from heavylift.operate import memory, preparation, recipes, secret_file
 from heavylift.operate.explain import Explaining
 from heavylift.operate.recipes import Recipe
@@ -111,18 +112,6 @@ def facts_of(catalog: Catalog, spec: LaunchSpec) -> RehearsalFacts:
         known = (each for each in catalog.serving_ids() if catalog.serving(each).rehearsal)
         raise HeavyliftError("REC052", {"engine": spec.engine, "known": ", ".join(sorted(known))})
     return facts
-
-
-def kept_rehearsals(name: str) -> tuple[Rehearsal, ...]:
-    """The rehearsals kept of a deployment's recipe, oldest first."""
-    found = []
-    for path in sorted((paths.deployment_dir(name) / _FOLDER).glob("*/rehearsal.json")):
-        try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=Rehearsal))
-        except (OSError, msgspec.MsgspecError):
-            # Written by another version, or cut off by a kill: rehearsed again when it is needed.
-            continue
-    return tuple(found)
 
 
 class _Rehearsing:
@@ -225,7 +214,8 @@ class _Rehearsing:
 
     def _measure(self, ready: Ready) -> Measured:
         self._figures = ready.attempt.figures()
-        measured = memory.measure(self._recipe, ready.attempt, ready.logs[0])
+        book = self._catalog.engine_logs()
+        measured = memory.measure(self._recipe, ready.attempt, ready.logs[0], book=book)
         receipt = measured.receipt
         if receipt is not None and self._layers is not None:
             # Of a part of the network: a plan of the whole takes it for floors.

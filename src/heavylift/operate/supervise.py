@@ -13,8 +13,9 @@ from typing import Final
 
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
+from heavylift.launch.job import Hooks, Job, Measured, Proof, Ready
 from heavylift.launch.keeper import PR_SET_CHILD_SUBREAPER
-from heavylift.launch.supervisor import Hooks, Job, Measured, Proof, Ready, Supervisor, new_run
+from heavylift.launch.supervisor import Supervisor, new_run
 from heavylift.operate import memory, placement, preparation, recipes, secret_file, truth
 from heavylift.operate.explain import Explaining
 from heavylift.operate.keeping import Keeping
@@ -120,7 +121,8 @@ class _Supervising:
         return Explaining(self._catalog, self._recipe).explain(failure, logs)
 
     def _measure(self, ready: Ready) -> Measured:
-        measured = memory.measure(self._recipe, ready.attempt, ready.logs[0])
+        book = self._catalog.engine_logs()
+        measured = memory.measure(self._recipe, ready.attempt, ready.logs[0], book=book)
         placed = placement.findings(self._catalog, self._recipe, ready)
         if measured.receipt is None:
             return Measured(findings=(*measured.findings, *placed))

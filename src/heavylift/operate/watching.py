@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from heavylift.errors import HeavyliftError
@@ -22,7 +22,7 @@ from heavylift.launch.attempt import key_of, serving_rank
 from heavylift.launch.keepers import SSH_OPTIONS
 from heavylift.observe import series
 from heavylift.observe.report import Standing, Watched, gpus_now, report
-from heavylift.operate import clusters, memory, recipes, secret_file, truth
+from heavylift.operate import clusters, recipes, secret_file, truth
 from heavylift.planning import Planning
 from heavylift.records.deployment import Deployment, DeploymentStatus
 from heavylift.records.launch import LaunchSpec
@@ -41,6 +41,8 @@ from heavylift.telemetry.engine_queue import MetricNames
 from heavylift.telemetry.gpu_readings import Seen
 from heavylift.telemetry.gpu_watch import is_here
 from heavylift.wire.client import Client, Endpoint, Limits
+
+T = TypeVar("T")
 
 WINDOW_S: Final = 60.0
 """Rates and quantiles are those of the last minute."""
@@ -180,7 +182,8 @@ def _given(spec: LaunchSpec) -> dict[str, frozenset[int]]:
 
 
 def _measured(engine: str, status: DeploymentStatus) -> tuple[MeasuredTerm, ...]:
-    words = EngineWords(Catalog().engine_logs(), engine)
+    book = Catalog().engine_logs()
+    words = EngineWords(book, engine)
     terms: list[MeasuredTerm] = []
     for process in status.processes:
         with contextlib.suppress(OSError), Path(process.log).open("rb") as log:
@@ -188,7 +191,7 @@ def _measured(engine: str, status: DeploymentStatus) -> tuple[MeasuredTerm, ...]
             start = log.read(_START_BYTES)
             reader.feed(start)
             terms += reader.measured_terms()
-            if engine in memory.LLAMACPP:
+            if book.tells_buffers(engine):
                 with contextlib.suppress(HeavyliftError):
                     lines = start.decode("utf-8", "replace").splitlines()
                     terms += llamacpp.measured_terms(llamacpp.parse(lines))
@@ -322,7 +325,7 @@ class Watching:
             self.target = replace(fresh, watched=replace(fresh.watched, curve=curve))
 
 
-def _forget(entries: deque, now_s: float, at: Callable) -> None:  # type: ignore[type-arg]
+def _forget(entries: deque[T], now_s: float, at: Callable[[T], float]) -> None:
     """Drop what is older than the window, but never all: a rate needs one look before this."""
     while len(entries) > 2 and now_s - at(entries[0]) > WINDOW_S:  # noqa: PLR2004 - this and one before
         entries.popleft()

@@ -110,15 +110,6 @@ def _order(found: Candidate) -> _Criteria:
     )
 
 
-def best_on_engine(subject: Subject, request: PlanRequest) -> Plan:
-    """The best layout for a subject, with every other one and why it lost.
-
-    Raises PLAN030 when the engine refuses every layout that the request allows, PLAN032 when the
-    sizes stated make none.
-    """
-    return ranked(subject, request.layout_constraints).plan(request)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
     """The layouts of one subject: the best, those it was found among, and those refused.
@@ -152,7 +143,8 @@ def ranked(subject: Subject, constraints: Mapping[str, int]) -> Ranking:
     """The best layout of a subject.
 
     Those that do not hold even the weights are not looked at further where another does. Raises
-    PLAN030 and PLAN032 as `best_on_engine` does.
+    PLAN030 when the engine refuses every layout that the constraints allow, PLAN032 when the sizes
+    stated make none.
     """
     allowed, refused = sifted(subject, constraints)
     if not allowed:

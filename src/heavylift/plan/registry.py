@@ -11,7 +11,8 @@ from heavylift.facts.registry_schema import RegistryFacts
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Status, Support
 
-_NVIDIA: Final = "sm_"
+_CAPABILITY: Final = "sm_"
+"""What an architecture that is told by its compute capability begins with."""
 
 
 def by_registry(subject: Subject) -> Support | None:
@@ -91,9 +92,9 @@ def _form_refused(subject: Subject, registry: RegistryFacts) -> str | None:
 
 def _new_enough(subject: Subject, needed: Iterable[int]) -> bool:
     architecture = subject.gpu.architecture
-    if not architecture.startswith(_NVIDIA):
+    if not architecture.startswith(_CAPABILITY):
         return True
-    return min(needed) <= int(architecture.removeprefix(_NVIDIA))
+    return min(needed) <= int(architecture.removeprefix(_CAPABILITY))
 
 
 def _support(subject: Subject, registry: RegistryFacts, status: Status, note: str) -> Support:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +16,17 @@ import msgspec
 
 from heavylift import __version__
 from heavylift.errors import HeavyliftError
-from heavylift.preflight.checks.windows import INSTALL_LOG
+from heavylift.preflight.places import (
+    DRM_FILES,
+    ENGINE_STEPS,
+    FILES,
+    KERNEL_WORDS,
+    NAMES,
+    PCI_FILES,
+    PRESENT,
+    TOOLS,
+    TREES,
+)
 from heavylift.preflight.reading import Item, observe, run_tool
 from heavylift.records.snapshot import SCHEMA, Observation, Snapshot, State
 from heavylift.telemetry.kernel_log import INTEREST
@@ -35,185 +44,6 @@ _TOOL_THREADS: Final = 4
 _KERNEL_LINES: Final = 5000
 _NETWORK_VENDORS: Final = (0x15B3, 0x1DD8, 0x14E4)
 """PCI vendors of RDMA adapters: their links are read like those of cards."""
-
-_FILES: Final = (
-    INSTALL_LOG,
-    "/etc/group",
-    "/etc/os-release",
-    "/opt/rocm/.info/version",
-    "/proc/1/cgroup",
-    "/proc/cmdline",
-    "/proc/driver/nvidia/params",
-    "/proc/driver/nvidia/version",
-    "/proc/mdstat",
-    "/proc/meminfo",
-    "/proc/modules",
-    "/proc/net/route",
-    "/proc/net/tcp",
-    "/proc/net/tcp6",
-    "/proc/pressure/memory",
-    "/proc/self/cgroup",
-    "/proc/self/limits",
-    "/proc/self/mountinfo",
-    "/proc/self/status",
-    "/proc/sys/fs/file-nr",
-    "/proc/sys/kernel/numa_balancing",
-    "/proc/sys/kernel/osrelease",
-    "/proc/sys/net/ipv4/ip_local_port_range",
-    "/proc/sys/vm/swappiness",
-    "/sys/class/dmi/id/product_name",
-    "/sys/class/dmi/id/sys_vendor",
-    "/sys/devices/system/cpu/online",
-    "/sys/devices/system/cpu/present",
-    "/sys/devices/system/node/online",
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    "/sys/module/amdgpu/version",
-    "/sys/module/nvidia/version",
-)
-_PRESENT: Final = (
-    "/.dockerenv",
-    "/dev/dri",
-    "/dev/dxg",
-    "/dev/kfd",
-    "/dev/nvidia-uvm",
-    "/dev/nvidiactl",
-    "/run/.containerenv",
-    "/sys/module/amdgpu",
-    "/sys/module/nvidia",
-    "/sys/module/nvidia_peermem",
-)
-# Trees whose files are read one by one. The names alone are an observation too.
-_TREES: Final = (
-    "/sys/bus/pci/devices/*/vendor",
-    "/sys/bus/pci/devices/*/device",
-    "/sys/bus/pci/devices/*/class",
-    "/sys/class/drm/card*/device/vendor",
-    "/sys/class/infiniband/*/fw_ver",
-    "/sys/class/infiniband/*/board_id",
-    "/sys/class/infiniband/*/ports/*/state",
-    "/sys/class/infiniband/*/ports/*/phys_state",
-    "/sys/class/infiniband/*/ports/*/rate",
-    "/sys/class/infiniband/*/ports/*/link_layer",
-    "/sys/class/infiniband/*/ports/*/counters/link_downed",
-    "/sys/class/infiniband/*/ports/*/counters/symbol_error",
-    "/sys/class/infiniband/*/ports/*/counters/port_rcv_errors",
-    "/sys/class/infiniband/*/ports/*/hw_counters/out_of_sequence",
-    "/sys/class/infiniband/*/ports/*/gids/[0-9]",
-    "/sys/class/infiniband/*/ports/*/gid_attrs/types/[0-9]",
-    "/sys/class/kfd/kfd/topology/nodes/*/gpu_id",
-    "/sys/class/kfd/kfd/topology/nodes/*/properties",
-    "/sys/class/kfd/kfd/topology/nodes/*/io_links/*/properties",
-    "/sys/class/kfd/kfd/topology/nodes/*/mem_banks/*/properties",
-    "/sys/class/net/*/operstate",
-    "/sys/kernel/iommu_groups/*/type",
-)
-_NAMES: Final = (  # names are looked for, nothing is written there
-    "/dev/dri/renderD*",
-    "/dev/nvidia[0-9]*",
-    "/dev/shm/nccl-*",  # noqa: S108 - see above
-    "/dev/shm/psm_*",  # noqa: S108 - see above
-    "/dev/shm/sem.mp-*",  # noqa: S108 - see above
-    "/sys/class/iommu/*",
-    "/tmp/aiter_configs/*.lock",  # noqa: S108 - see above
-)
-_DRM_FILES: Final = (
-    "current_compute_partition",
-    "current_memory_partition",
-    "device",
-    "mem_info_vis_vram_total",
-    "mem_info_vram_total",
-    "mem_info_vram_used",
-    "numa_node",
-    "resource",
-    "unique_id",
-    "vbios_version",
-)
-_PCI_FILES: Final = (
-    "current_link_speed",
-    "current_link_width",
-    "max_link_speed",
-    "max_link_width",
-    "numa_node",
-    "resource",
-)
-_KERNEL_WORDS: Final = re.compile(
-    r"^(?:(?:amd_|intel_)?iommu|amdgpu\.|nvidia|nouveau|pci|numa|hugepage|default_hugepage"
-    r"|transparent_hugepage|cgroup|systemd\.unified|x2apic|nox2apic|nr_cpus|maxcpus"
-    r"|modprobe\.blacklist|mem=|mitigations)"
-)
-_GPU_QUERY: Final = (
-    "index,name,uuid,pci.bus_id,driver_version,compute_cap,memory.total,memory.used,"
-    "mig.mode.current,persistence_mode,ecc.errors.uncorrected.volatile.total,"
-    "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
-)
-_DOCKER_FIELDS: Final = (
-    "Runtimes",
-    "DefaultRuntime",
-    "CgroupDriver",
-    "DockerRootDir",
-    "CDISpecDirs",
-    "ServerVersion",
-)
-# Fields of `docker info` by name: the whole document has proxies, with passwords in them.
-_DOCKER_FORMAT: Final = (
-    "{" + ",".join(f'"{name}":{{{{json .{name}}}}}' for name in _DOCKER_FIELDS) + "}"
-)
-# Programs of one list are run one after the other: what hangs one hangs its sisters too.
-TOOLS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
-    (
-        ("nvidia-smi", "-q", "-x"),
-        ("nvidia-smi", f"--query-gpu={_GPU_QUERY}", "--format=csv"),
-        ("nvidia-smi", "topo", "-m"),
-        ("nvidia-smi", "nvlink", "-s"),
-    ),
-    (
-        ("amd-smi", "static", "--json"),
-        ("amd-smi", "metric", "--json"),
-        ("amd-smi", "process", "--json"),
-        ("amd-smi", "topology", "--json"),
-        ("amd-smi", "bad-pages", "--json"),
-        ("amd-smi", "version", "--json"),
-    ),
-    (
-        (
-            "rocm-smi",
-            "--showid",
-            "--showproductname",
-            "--showmeminfo",
-            "vram",
-            "--showbus",
-            "--showvbios",
-            "--showdriverversion",
-            "--json",
-        ),
-        ("rocminfo",),
-    ),
-    (("lspci", "-nn"), ("lspci", "-vvv")),
-    (("dmesg", "--time-format=iso"), ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager")),
-    (
-        ("docker", "info", "--format", _DOCKER_FORMAT),
-        ("nvidia-ctk", "--version"),
-    ),
-    (("ibv_devinfo",),),
-    (("systemd-detect-virt",), ("systemctl", "is-active", "nvidia-fabricmanager")),
-    (
-        ("dpkg-query", "-W", "-f=${Version}", "linux-firmware"),
-        ("rpm", "-q", "linux-firmware"),
-    ),
-    (("nv-fabricmanager", "--version"), ("ray", "status"), ("quota", "-w", "-p")),
-)
-ENGINE_STEPS: Final = {
-    "torch": 60.0,
-    "imports": 120.0,
-    "versions": 30.0,
-    "parsers": 120.0,
-    "toolchain": 30.0,
-    "cuinit": 30.0,
-    "gemm": 120.0,
-    "all_reduce": 90.0,
-}
-"""Steps of the engine probe and the seconds each may take."""
 
 OnStep = Callable[[str], None]
 
@@ -258,10 +88,10 @@ def take_snapshot(wanted: Wanted | None = None, *, on_step: OnStep | None = None
 
 
 def _first_items(wanted: Wanted) -> list[Item]:
-    items = [Item(operation="read", argument=path, limit_bytes=2**20) for path in _FILES]
-    items += [Item(operation="stat", argument=path) for path in _PRESENT]
-    items += [Item(operation="glob", argument=pattern, limit_bytes=10_000) for pattern in _TREES]
-    items += [Item(operation="glob", argument=pattern, limit_bytes=1000) for pattern in _NAMES]
+    items = [Item(operation="read", argument=path, limit_bytes=2**20) for path in FILES]
+    items += [Item(operation="stat", argument=path) for path in PRESENT]
+    items += [Item(operation="glob", argument=pattern, limit_bytes=10_000) for pattern in TREES]
+    items += [Item(operation="glob", argument=pattern, limit_bytes=1000) for pattern in NAMES]
     items += [
         Item(operation="glob", argument=pattern, limit_bytes=1000) for pattern in _lock_patterns()
     ]
@@ -319,24 +149,24 @@ def _folders(wanted: Wanted) -> list[Path]:
 def _second_items(found: dict[str, Observation]) -> list[Item]:
     """What the first look showed to be there: files of trees, cards, processes."""
     items: list[Item] = []
-    for pattern in _TREES:
+    for pattern in TREES:
         items += [Item(operation="read", argument=path) for path in _listed(found, pattern)]
     for pattern in ("/dev/dri/renderD*", "/dev/nvidia[0-9]*"):
         items += [Item(operation="stat", argument=path) for path in _listed(found, pattern)]
     for path in _listed(found, "/sys/class/drm/card*/device/vendor"):
         folder = path.removesuffix("/vendor")
-        items += [Item(operation="read", argument=f"{folder}/{name}") for name in _DRM_FILES]
+        items += [Item(operation="read", argument=f"{folder}/{name}") for name in DRM_FILES]
     # Vendors and classes are small; they are read here to know which devices to look at closely.
     pci = observe(
         Item(operation="read", argument=path)
-        for pattern in _TREES[:3]
+        for pattern in TREES[:3]
         for path in _listed(found, pattern)
     )
     files = {key.removeprefix("read:"): each.text for key, each in pci.items()}
     for device in parse_sysfs(files):
         if device.is_gpu or device.vendor_id in _NETWORK_VENDORS:
             folder = f"/sys/bus/pci/devices/{device.address}"
-            items += [Item(operation="read", argument=f"{folder}/{name}") for name in _PCI_FILES]
+            items += [Item(operation="read", argument=f"{folder}/{name}") for name in PCI_FILES]
             items.append(Item(operation="link", argument=f"{folder}/driver"))
             # Where the link points is the way to the device, bridge by bridge.
             items.append(Item(operation="link", argument=folder))
@@ -375,7 +205,7 @@ def _shorten(found: dict[str, Observation]) -> None:
         text=msgspec.json.encode({"seen": seen, "handles_denied": denied}).decode(),
     )
     kernel = found["read:/proc/cmdline"]
-    words = [word for word in kernel.text.split() if _KERNEL_WORDS.match(word)]
+    words = [word for word in kernel.text.split() if KERNEL_WORDS.match(word)]
     found["read:/proc/cmdline"] = replace(kernel, text=" ".join(words))
 
 

@@ -13,7 +13,6 @@ from heavylift.reciping.shelf import Shelf
 from heavylift.reciping.wish import RecipeWish
 from heavylift.records.plan import Rack
 
-SPLITTING: Final = ("vllm", "sglang")
 _HALF_SETTINGS: Final = ("max_num_batched_tokens", "max_num_seqs", "kv_cache_dtype", "moe_backend")
 
 
@@ -35,8 +34,9 @@ def pools(
                 "nodes": None if rack is None else rack.nodes,
             },
         )
-    if engine not in SPLITTING:
-        raise HeavyliftError("REC023", {"engine": shelf.serving(engine).title})
+    serving = shelf.serving(engine)
+    if not serving.splits:
+        raise HeavyliftError("REC023", {"engine": serving.title})
     return {
         role: _pool(shelf, wish, knowledge, engine, (role, replace(rack, nodes=nodes)))
         for role, nodes in zip((PREFILL, DECODE), split, strict=True)

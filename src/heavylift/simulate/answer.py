@@ -36,8 +36,8 @@ from heavylift.simulate.study import (
     run_record,
     verdict,
 )
-from heavylift.simulate.workload import Shape
 from heavylift.slo import Goal
+from heavylift.traffic.shape import TrafficShape
 
 MORE_HITS: Final = 0.1
 """The part of what a prefix cache misses now that the question about a higher hit rate spares."""
@@ -67,7 +67,7 @@ class Question:
     """
 
     fleet: Fleet
-    traffic: Shape | Recorded | Clients
+    traffic: TrafficShape | Recorded | Clients
     name: str
     sizes: SpeedWorkload
     goals: tuple[Goal, ...]
@@ -110,7 +110,7 @@ class Question:
         if isinstance(traffic, Clients):
             return Stop(requests=self.requests, goals=self.goals)
         rounds = _ROUNDS
-        if isinstance(traffic, Shape):
+        if isinstance(traffic, TrafficShape):
             stay = traffic.turns_mean * (stay + traffic.pause_s)
             rounds = _ROUNDS if traffic.turns_mean == 1 else _ROUNDS // 2
         span = rounds * stay

@@ -16,8 +16,8 @@ from heavylift.simulate.fleet import FleetSpec, Outcome, Stop
 from heavylift.simulate.replica import Hold
 from heavylift.simulate.sketch import Sketch
 from heavylift.simulate.trace import TraceFigures
-from heavylift.simulate.workload import Shape
 from heavylift.slo import Goal
+from heavylift.traffic.shape import TrafficShape
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Job:
     """One run to make, plain enough to be sent to another process."""
 
     spec: FleetSpec
-    traffic: Shape | Recorded | Clients
+    traffic: TrafficShape | Recorded | Clients
     rate_per_s: float
     stop: Stop
     seed: int

@@ -13,31 +13,7 @@ from dataclasses import dataclass, replace
 from heavylift.simulate.request import Request, Segment
 from heavylift.stats import Chance
 from heavylift.traffic.draws import gamma, lognormal
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
-    """What requests look like. Sizes in tokens: medians of log-normals, `*_spread` their sigma.
-
-    A conversation has `turns_mean` turns (geometric). Its first prompt is `shared_tokens`, the same
-    for all conversations of one of `groups` (a system prompt, tool definitions, a repository), and
-    `first_tokens` of its own; each further turn adds `turn_tokens` to what was said. `pause_s` is
-    the mean pause between an answer and the next turn. `burstiness` is the coefficient of variation
-    of the gaps between conversations: 1 = Poisson.
-    """
-
-    first_tokens: float
-    first_spread: float
-    output_tokens: float
-    output_spread: float
-    turn_tokens: float = 0.0
-    turn_spread: float = 0.0
-    turns_mean: float = 1.0
-    shared_tokens: int = 0
-    groups: int = 1
-    pause_s: float = 0.0
-    burstiness: float = 1.0
-    context_tokens_most: int = 1_000_000
+from heavylift.traffic.shape import TrafficShape
 
 
 @dataclass(slots=True)
@@ -51,7 +27,7 @@ class _Talk:
 class Conversations:
     """Requests of a shape at `rate_per_s`, all turns counted."""
 
-    def __init__(self, shape: Shape, rate_per_s: float, chance: Chance) -> None:
+    def __init__(self, shape: TrafficShape, rate_per_s: float, chance: Chance) -> None:
         self._shape = shape
         self._rate = rate_per_s
         self._chance = chance
@@ -147,7 +123,7 @@ class Closed:
         return Request(finished_s, self._input, self._output)
 
 
-def scaled(shape: Shape, factor: float) -> Shape:
+def scaled(shape: TrafficShape, factor: float) -> TrafficShape:
     """The shape with all sizes `factor` times as large."""
     return replace(
         shape,
@@ -157,7 +133,7 @@ def scaled(shape: Shape, factor: float) -> Shape:
     )
 
 
-def sizes_of(shape: Shape) -> tuple[float, float]:
+def sizes_of(shape: TrafficShape) -> tuple[float, float]:
     """Mean tokens of a prompt and of an answer, roughly: for planning, not for figures.
 
     Formula: mean of a log-normal = median × exp(sigma² / 2); the mean turn of a

@@ -28,7 +28,7 @@ def decode_points(
     `kv_tokens` is the pool of one replica, where lines tell only its share. A point's prompt is
     what a sequence held, all of it cached: nothing was computed of it.
     """
-    name = book.same_as.get(engine, engine)
+    name = book.writer(engine)
     patterns = [re.compile(each.pattern) for each in book.decodes if each.engine == name]
     times = defaultdict[int, list[float]](list)
     held = defaultdict[int, list[float]](list)

@@ -40,7 +40,7 @@ class EngineWords:
 
     def __init__(self, book: LogBook, engine: str) -> None:
         """An engine that the book does not know has no words: nothing is found."""
-        name = book.same_as.get(engine, engine)
+        name = book.writer(engine)
         self.phases = tuple(
             _Phase(
                 each.phase,
@@ -63,12 +63,6 @@ class EngineWords:
         self.ranks = tuple(re.compile(each.pattern) for each in book.ranks if each.engine == name)
         self.addresses = tuple(
             re.compile(each.pattern) for each in book.addresses if each.engine == name
-        )
-
-    def phase_of(self, line: str) -> str | None:
-        """The phase that begins with this line, or None for any other line."""
-        return next(
-            (each.phase for each in self.phases if any(mark in line for mark in each.anchors)), None
         )
 
 

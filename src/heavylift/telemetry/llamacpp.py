@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Final
 
 from heavylift.errors import HeavyliftError
-from heavylift.records.plan import Layout
+from heavylift.records.plan import Layout, Plan
 from heavylift.records.receipt import MeasuredTerm, Receipt
 from heavylift.units import MIB
 
@@ -191,6 +191,19 @@ def receipt(
         rack=rack,
         terms=measured_terms(memory),
         workload=workload,
+        taken_at=taken_at,
+    )
+
+
+def receipt_for(plan: Plan, lines: Iterable[str], *, taken_at: str = "") -> Receipt:
+    """The receipt of a start of `plan`, from its log. Raises RUN020 as `parse` does."""
+    return receipt(
+        parse(lines),
+        model=plan.model,
+        variant=plan.variant,
+        engine=plan.engine,
+        engine_version=plan.engine_version,
+        rack=plan.rack.label,
         taken_at=taken_at,
     )
 

@@ -1,20 +1,24 @@
-"""nvidia-smi: `-q`, `-q -x`, `--query-gpu`, the table, `-L`, `topo -m`, `nvlink`, apps, version.
-
-The same facts are printed in several forms; one table of names reads three of them, so that a field
-is defined once. A field that a version does not print is None.
-"""
+"""nvidia-smi: `-q`, `-q -x`, `--query-gpu`, the table, `-L`, apps, version."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
+from heavylift.telemetry.nvidia_fields import (
+    MigDevice,
+    NvidiaGpu,
+    NvidiaProcess,
+    fields,
+    recovery,
+)
 from heavylift.telemetry.values import (
     Entry,
+    first_line,
     flag,
     known,
     number,
@@ -29,291 +33,12 @@ _XML_DEPTH: Final = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NvidiaProcess:
-    """A process with memory on a card."""
-
-    pid: int
-    name: str
-    used_bytes: int | None
-    kind: str | None = None
-    bus_id: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MigDevice:
-    """A slice of a card. Memory is shared by the compute instances of a GPU instance."""
-
-    index: int | None
-    gpu_instance: int | None
-    compute_instance: int | None
-    profile: str | None = None
-    memory_total_bytes: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NvidiaGpu:
-    """One card as nvidia-smi shows it. Memory in bytes, temperatures in °C, power in W."""
-
-    index: int | None = None
-    name: str | None = None
-    uuid: str | None = None
-    bus_id: str | None = None
-    architecture: str | None = None
-    compute_cap: str | None = None
-    vbios: str | None = None
-    gsp_firmware: str | None = None
-    memory_total_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
-    memory_used_bytes: int | None = None
-    bar1_total_bytes: int | None = None
-    persistence: bool | None = None
-    mig: bool | None = None
-    ecc: bool | None = None
-    ecc_uncorrected_volatile: int | None = None
-    ecc_uncorrected_aggregate: int | None = None
-    remapped_pending: bool | None = None
-    remapped_failure: bool | None = None
-    recovery_action: str | None = None
-    fabric_state: str | None = None
-    fabric_status: str | None = None
-    link_generation: int | None = None
-    link_generation_max: int | None = None
-    link_width: int | None = None
-    link_width_max: int | None = None
-    temperature_c: float | None = None
-    power_w: float | None = None
-    use_percent: float | None = None
-    power_limit_w: float | None = None
-    power_limit_default_w: float | None = None
-    hardware_slowdown: bool | None = None
-    thermal_slowdown: bool | None = None
-    power_brake: bool | None = None
-    mig_devices: tuple[MigDevice, ...] = ()
-    processes: tuple[NvidiaProcess, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class NvidiaReport:
     """All cards of a host, with the driver and the newest CUDA it serves."""
 
     gpus: tuple[NvidiaGpu, ...]
     driver_version: str | None = None
     cuda_version: str | None = None
-
-
-_Reader = Callable[[str | None], Any]
-
-
-def _enabled(text: str | None) -> bool | None:
-    return flag(text)
-
-
-def _mig(text: str | None) -> bool | None:
-    """N/A is an answer here: a card that cannot be cut is not cut."""
-    return None if text is None else flag(text) is True
-
-
-# field, how its text is read, then where it is: in `-q`, in `-q -x`, in `--query-gpu`. Several
-# places are releases that named it otherwise; the first that has a value counts.
-_FIELDS: Final[
-    tuple[tuple[str, _Reader, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...]
-] = (
-    ("name", known, ("Product Name",), ("product_name",), ("name", "gpu_name")),
-    ("uuid", known, ("GPU UUID",), ("uuid",), ("uuid", "gpu_uuid")),
-    ("bus_id", known, ("PCI/Bus Id",), ("pci/pci_bus_id",), ("pci.bus_id", "gpu_bus_id")),
-    ("architecture", known, ("Product Architecture",), ("product_architecture",), ()),
-    ("compute_cap", known, (), (), ("compute_cap",)),
-    ("vbios", known, ("VBIOS Version",), ("vbios_version",), ("vbios_version",)),
-    ("gsp_firmware", known, ("GSP Firmware Version",), ("gsp_firmware_version",), ()),
-    (
-        "memory_total_bytes",
-        size_bytes,
-        ("FB Memory Usage/Total",),
-        ("fb_memory_usage/total",),
-        ("memory.total",),
-    ),
-    (
-        "memory_reserved_bytes",
-        size_bytes,
-        ("FB Memory Usage/Reserved",),
-        ("fb_memory_usage/reserved",),
-        ("memory.reserved",),
-    ),
-    (
-        "memory_used_bytes",
-        size_bytes,
-        ("FB Memory Usage/Used",),
-        ("fb_memory_usage/used",),
-        ("memory.used",),
-    ),
-    (
-        "bar1_total_bytes",
-        size_bytes,
-        ("BAR1 Memory Usage/Total",),
-        ("bar1_memory_usage/total",),
-        (),
-    ),
-    ("persistence", _enabled, ("Persistence Mode",), ("persistence_mode",), ("persistence_mode",)),
-    ("mig", _mig, ("MIG Mode/Current",), ("mig_mode/current_mig",), ("mig.mode.current",)),
-    ("ecc", _enabled, ("ECC Mode/Current",), ("ecc_mode/current_ecc",), ("ecc.mode.current",)),
-    (
-        "ecc_uncorrected_volatile",
-        whole,
-        (),
-        (),
-        ("ecc.errors.uncorrected.volatile.total",),
-    ),
-    (
-        "ecc_uncorrected_aggregate",
-        whole,
-        (),
-        (),
-        ("ecc.errors.uncorrected.aggregate.total",),
-    ),
-    (
-        "remapped_pending",
-        _enabled,
-        ("Remapped Rows/Pending",),
-        ("remapped_rows/remapped_row_pending",),
-        ("remapped_rows.pending",),
-    ),
-    (
-        "remapped_failure",
-        _enabled,
-        ("Remapped Rows/Remapping Failure Occurred",),
-        ("remapped_rows/remapped_row_failure",),
-        ("remapped_rows.failure",),
-    ),
-    ("fabric_state", known, ("Fabric/State",), ("fabric/state",), ("fabric.state",)),
-    ("fabric_status", known, ("Fabric/Status",), ("fabric/status",), ("fabric.status",)),
-    (
-        "link_generation",
-        whole,
-        ("PCI/GPU Link Info/PCIe Generation/Current",),
-        ("pci/pci_gpu_link_info/pcie_gen/current_link_gen",),
-        ("pcie.link.gen.current", "pcie.link.gen.gpucurrent"),
-    ),
-    (
-        "link_generation_max",
-        whole,
-        ("PCI/GPU Link Info/PCIe Generation/Max",),
-        ("pci/pci_gpu_link_info/pcie_gen/max_link_gen",),
-        ("pcie.link.gen.max",),
-    ),
-    (
-        "link_width",
-        whole,
-        ("PCI/GPU Link Info/Link Width/Current",),
-        ("pci/pci_gpu_link_info/link_widths/current_link_width",),
-        ("pcie.link.width.current",),
-    ),
-    (
-        "link_width_max",
-        whole,
-        ("PCI/GPU Link Info/Link Width/Max",),
-        ("pci/pci_gpu_link_info/link_widths/max_link_width",),
-        ("pcie.link.width.max",),
-    ),
-    (
-        "temperature_c",
-        number,
-        ("Temperature/GPU Current Temp",),
-        ("temperature/gpu_temp",),
-        ("temperature.gpu",),
-    ),
-    (
-        "power_limit_w",
-        number,
-        (
-            "GPU Power Readings/Current Power Limit",
-            "GPU Power Readings/Enforced Power Limit",
-            "Power Readings/Power Limit",
-        ),
-        ("gpu_power_readings/current_power_limit", "power_readings/power_limit"),
-        ("power.limit", "enforced.power.limit"),
-    ),
-    (
-        "power_w",
-        number,
-        ("GPU Power Readings/Average Power Draw", "Power Readings/Power Draw"),
-        ("gpu_power_readings/average_power_draw", "power_readings/power_draw"),
-        ("power.draw", "power.draw.average"),
-    ),
-    (
-        "use_percent",
-        number,
-        ("Utilization/Gpu", "Utilization/GPU"),
-        ("utilization/gpu_util",),
-        ("utilization.gpu",),
-    ),
-    (
-        "power_limit_default_w",
-        number,
-        ("GPU Power Readings/Default Power Limit", "Power Readings/Default Power Limit"),
-        ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
-        ("power.default_limit",),
-    ),
-    (
-        "hardware_slowdown",
-        _enabled,
-        ("Clocks Event Reasons/HW Slowdown", "Clocks Throttle Reasons/HW Slowdown"),
-        (
-            "clocks_event_reasons/clocks_event_reason_hw_slowdown",
-            "clocks_throttle_reasons/clocks_throttle_reason_hw_slowdown",
-        ),
-        ("clocks_event_reasons.hw_slowdown", "clocks_throttle_reasons.hw_slowdown"),
-    ),
-    (
-        "thermal_slowdown",
-        _enabled,
-        (
-            "Clocks Event Reasons/HW Slowdown/HW Thermal Slowdown",
-            "Clocks Throttle Reasons/HW Slowdown/HW Thermal Slowdown",
-        ),
-        (
-            "clocks_event_reasons/clocks_event_reason_hw_thermal_slowdown",
-            "clocks_throttle_reasons/clocks_throttle_reason_hw_thermal_slowdown",
-        ),
-        ("clocks_event_reasons.hw_thermal_slowdown", "clocks_throttle_reasons.hw_thermal_slowdown"),
-    ),
-    (
-        "power_brake",
-        _enabled,
-        (
-            "Clocks Event Reasons/HW Slowdown/HW Power Brake Slowdown",
-            "Clocks Throttle Reasons/HW Slowdown/HW Power Brake Slowdown",
-        ),
-        (
-            "clocks_event_reasons/clocks_event_reason_hw_power_brake_slowdown",
-            "clocks_throttle_reasons/clocks_throttle_reason_hw_power_brake_slowdown",
-        ),
-        (
-            "clocks_event_reasons.hw_power_brake_slowdown",
-            "clocks_throttle_reasons.hw_power_brake_slowdown",
-        ),
-    ),
-)
-
-_TEXT: Final = 2
-_XML: Final = 3
-_CSV: Final = 4
-
-
-def _fields(get: Callable[[str], str | None], column: int) -> dict[str, Any]:
-    """The fields of a card, with `get` looking up a name of this form."""
-    values: dict[str, Any] = {}
-    for row in _FIELDS:
-        name, read, places = row[0], row[1], row[column]
-        readings = (read(get(place)) for place in places)  # type: ignore[union-attr] # a row is heterogeneous
-        values[name] = next((value for value in readings if value is not None), None)
-    return values
-
-
-def _recovery(text: str | None) -> str | None:
-    """`None` is an answer of this field ("no action needed"), not an absent value."""
-    if text is None or text.strip().lower() == "none":
-        return None if text is None else "None"
-    return known(text)
 
 
 # --- -q ------------------------------------------------------------------------------------------
@@ -324,7 +49,7 @@ def parse_query(text: str) -> NvidiaReport:
     root = tree(text.splitlines(), " :")
     gpus = [entry for entry in root.children if re.match(r"GPU [0-9A-Fa-f]+:", entry.key)]
     if not gpus and root.get("Attached GPUs") is None:
-        raise unreadable("nvidia-smi -q", _first_line(text))
+        raise unreadable("nvidia-smi -q", first_line(text))
     return NvidiaReport(
         gpus=tuple(_query_gpu(index, gpu) for index, gpu in enumerate(gpus)),
         driver_version=known(root.get("Driver Version")),
@@ -333,13 +58,13 @@ def parse_query(text: str) -> NvidiaReport:
 
 
 def _query_gpu(index: int, gpu: Entry) -> NvidiaGpu:
-    values = _fields(gpu.get, _TEXT)
+    values = fields(gpu.get, lambda field: field.text)
     return NvidiaGpu(
         **{
             **values,
             "index": index,
             "bus_id": values["bus_id"] or gpu.key.removeprefix("GPU ").strip(),
-            "recovery_action": _recovery(gpu.get("GPU Recovery Action")),
+            "recovery_action": recovery(gpu.get("GPU Recovery Action")),
             "ecc_uncorrected_volatile": _uncorrected(gpu.at("ECC Errors/Volatile")),
             "ecc_uncorrected_aggregate": _uncorrected(gpu.at("ECC Errors/Aggregate")),
             "mig_devices": tuple(_query_mig(device) for device in gpu.all("MIG Device")),
@@ -415,9 +140,9 @@ def _xml_gpu(index: int, gpu: Entry) -> NvidiaGpu:
     processes = gpu.at("processes")
     return NvidiaGpu(
         **{
-            **_fields(gpu.get, _XML),
+            **fields(gpu.get, lambda field: field.xml),
             "index": index,
-            "recovery_action": _recovery(gpu.get("gpu_recovery_action")),
+            "recovery_action": recovery(gpu.get("gpu_recovery_action")),
             "ecc_uncorrected_volatile": _uncorrected(gpu.at("ecc_errors/volatile")),
             "ecc_uncorrected_aggregate": _uncorrected(gpu.at("ecc_errors/aggregate")),
             "mig_devices": tuple(
@@ -452,9 +177,9 @@ def parse_query_csv(text: str) -> NvidiaReport:
     gpus = tuple(
         NvidiaGpu(
             **{
-                **_fields(row.get, _CSV),
+                **fields(row.get, lambda field: field.csv),
                 "index": whole(row.get("index")),
-                "recovery_action": _recovery(row.get("gpu_recovery_action")),
+                "recovery_action": recovery(row.get("gpu_recovery_action")),
             }
         )
         for row in rows
@@ -485,7 +210,7 @@ def _rows(text: str, what: str) -> Iterator[Mapping[str, str]]:
     except csv.Error as error:
         raise unreadable(what, str(error)) from error
     if not table or len(table[0]) < 1 or not re.match(r"[a-z_]+", table[0][0], re.ASCII):
-        raise unreadable(what, _first_line(text))
+        raise unreadable(what, first_line(text))
     headings = [re.match(r"([^\[]*)(?:\[(.*)\])?", heading.strip()) for heading in table[0]]
     names = [
         ("", "") if match is None else (match[1].strip(), match[2] or "") for match in headings
@@ -520,7 +245,7 @@ def parse_table(text: str) -> NvidiaReport:
     """`nvidia-smi` without options. Raises PRE101 when it has no version line."""
     head = _TABLE_HEAD.search(text)
     if head is None:
-        raise unreadable("nvidia-smi", _first_line(text))
+        raise unreadable("nvidia-smi", first_line(text))
     gpus: list[dict[str, Any]] = []
     processes: list[NvidiaProcess] = []
     for line in text.splitlines():
@@ -570,7 +295,7 @@ def _table_detail(line: str) -> dict[str, Any]:
     return found
 
 
-# --- -L, --version, nvlink, topo -----------------------------------------------------------------
+# --- -L, --version -------------------------------------------------------------------------------
 
 _LIST_GPU: Final = re.compile(r"GPU (\d{1,6}): (.+) \(UUID: (\S+)\)")
 _LIST_MIG: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d{1,6}): \(UUID: (\S+)\)")
@@ -622,104 +347,5 @@ def parse_version(text: str) -> NvidiaVersions:
         cuda=known(stated.get("cuda version") or stated.get("cuda umd version")),
     )
     if found.smi is None and found.driver is None:
-        raise unreadable("nvidia-smi --version", _first_line(text))
+        raise unreadable("nvidia-smi --version", first_line(text))
     return found
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NvlinkState:
-    """The NVLinks of one card: GB/s of each active one, how many are not, or why none are told."""
-
-    index: int
-    active_gb_per_s: tuple[float, ...]
-    inactive: int
-    remark: str | None = None
-
-
-def parse_nvlink(text: str) -> tuple[NvlinkState, ...]:
-    """`nvidia-smi nvlink -s`. Empty for cards without NVLink, which print nothing."""
-    found: list[tuple[int, list[float], list[int], list[str]]] = []
-    for line in text.splitlines():
-        if match := re.match(r"GPU (\d{1,6}):", line):
-            found.append((int(match[1]), [], [], []))
-        elif not found or not line.strip():
-            continue
-        elif match := re.match(r"\s*Link (\d+):\s*(.*)", line):
-            speed = number(match[2])
-            if speed is None:
-                found[-1][2].append(int(match[1][:9]))
-            else:
-                found[-1][1].append(speed)
-        else:
-            found[-1][3].append(line.strip())
-    return tuple(
-        NvlinkState(
-            index=index,
-            active_gb_per_s=tuple(active),
-            inactive=len(inactive),
-            remark=remarks[0] if remarks else None,
-        )
-        for index, active, inactive, remarks in found
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NvidiaTopology:
-    """The matrix of `topo -m`: `links[(0, 1)]` is `NV18`, `PIX`, `NODE`, … between two cards.
-
-    `cpu_affinity` and `numa_affinity` are by card, where they are printed.
-    """
-
-    gpus: tuple[int, ...]
-    links: Mapping[tuple[int, int], str]
-    cpu_affinity: Mapping[int, str]
-    numa_affinity: Mapping[int, str]
-
-
-_ESCAPES: Final = re.compile(r"\x1b?\[[0-9;]{0,8}m")
-_LINK: Final = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS")
-
-
-def parse_topology(text: str) -> NvidiaTopology:
-    """`nvidia-smi topo -m`. Raises PRE101 when there is no matrix."""
-    lines = [_ESCAPES.sub("", line) for line in text.splitlines()]
-    head = next((line for line in lines if re.match(r"\s*GPU\d", line)), None)
-    if head is None:
-        raise unreadable("nvidia-smi topo -m", _first_line(text))
-    # Newer releases separate columns by tabs, and leave cells empty; older ones by many spaces.
-    split = (lambda line: line.split("\t")) if "\t" in head else _by_spaces
-    columns = [cell.strip() for cell in split(head)]
-    if columns and columns[0]:
-        columns.insert(0, "")
-    links: dict[tuple[int, int], str] = {}
-    affinity: dict[str, dict[int, str]] = {"CPU Affinity": {}, "NUMA Affinity": {}}
-    gpus: list[int] = []
-    for line in lines:
-        cells = [cell.strip() for cell in split(line)]
-        row = re.fullmatch(r"GPU(\d{1,6})", cells[0]) if cells and line is not head else None
-        if row is None:
-            continue
-        own = int(row[1])
-        gpus.append(own)
-        for column, cell in zip(columns, cells, strict=False):
-            other = re.fullmatch(r"GPU(\d{1,6})", column)
-            if other and _LINK.fullmatch(cell):
-                links[own, int(other[1])] = cell
-            elif column in affinity and known(cell):
-                affinity[column][own] = cell
-    if not gpus:
-        raise unreadable("nvidia-smi topo -m", _first_line(text))
-    return NvidiaTopology(
-        gpus=tuple(gpus),
-        links=links,
-        cpu_affinity=affinity["CPU Affinity"],
-        numa_affinity=affinity["NUMA Affinity"],
-    )
-
-
-def _by_spaces(line: str) -> list[str]:
-    return re.split(r"\s{2,}", line.rstrip())
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "empty")

@@ -21,8 +21,6 @@ from heavylift.telemetry.decode_log import decode_points
 from heavylift.telemetry.engine_log import EngineWords, LogReader, read
 from heavylift.units import GIB
 
-_LLAMACPP: Final = "llamacpp"
-_LLAMACPP_SIGN: Final = "load_tensors:"
 _UNEXPLAINED: Final = f"{Segment.OUTSIDE_POOL}.unexplained"
 # Words of logs -> terms of plans.
 _ACTIVATION: Final = f"{Segment.WORKSPACE}.activations"
@@ -35,7 +33,7 @@ _PLAN_TERMS: Final = ("weights", "kv_cache", "recurrent_state", POOL)
 class StartLog:
     """What a log tells. `terms` by the engine's words, each of the fullest card; `figures` are
     numbers that are no bytes; `ranks` the widest tensor rank it names, None where it names none.
-    `speeds` are points of decoding, one replica's.
+    `speeds` are points of decoding, one replica's. `buffers` is memory told buffer by buffer.
     """
 
     engine: str
@@ -44,13 +42,13 @@ class StartLog:
     figures: Mapping[str, float] = field(default_factory=dict)
     ranks: int | None = None
     speeds: tuple[AnchorPoint, ...] = ()
-    llamacpp: llamacpp.LlamaMemory | None = None
+    buffers: llamacpp.LlamaMemory | None = None
 
     @property
     def settings(self) -> dict[str, int | float | str]:
         """What the engine was started with, as far as the log says, by the names of a request."""
-        if self.llamacpp is not None:
-            memory = self.llamacpp
+        if self.buffers is not None:
+            memory = self.buffers
             found: dict[str, int | float | str] = {
                 "context_tokens": memory.context_tokens,
                 "concurrency": memory.slots,
@@ -66,13 +64,14 @@ class StartLog:
 
 
 def read_start(lines: Sequence[str], book: LogBook) -> StartLog:
-    """The log of a start. Raises RUN020 where it tells no memory term of any engine, or where
-    llama.cpp's is not whole.
+    """The log of a start. Raises RUN020 where it tells no memory term of any engine, or where one
+    that is told buffer by buffer is not whole.
     """
-    if any(_LLAMACPP_SIGN in line for line in lines):
-        memory = llamacpp.parse(lines)
-        terms = {term.term: term for term in llamacpp.measured_terms(memory)}
-        return StartLog(engine=_LLAMACPP, version=None, terms=terms, llamacpp=memory)
+    for writer in book.buffers:
+        if any(writer.sign in line for line in lines):
+            memory = llamacpp.parse(lines)
+            terms = {term.term: term for term in llamacpp.measured_terms(memory)}
+            return StartLog(engine=writer.engine, version=None, terms=terms, buffers=memory)
     engines = dict.fromkeys(term.engine for term in book.terms)
     found = [(engine, read(lines, EngineWords(book, engine))) for engine in engines]
     engine, reader = max(found, key=lambda each: len(each[1].measured_terms()))
@@ -145,9 +144,9 @@ def receipt_of(start: StartLog, plan: Plan) -> Receipt:
     terms: tuple[MeasuredTerm, ...]
     if start.ranks is not None and start.ranks > layout.tensor_parallel_size:
         layout = replace(layout, tensor_parallel_size=start.ranks)
-    if start.llamacpp is not None:
+    if start.buffers is not None:
         # A pass that only tries sizes prints them as zero: nothing was allocated.
-        terms = tuple(term for term in llamacpp.measured_terms(start.llamacpp) if term.bytes)
+        terms = tuple(term for term in llamacpp.measured_terms(start.buffers) if term.bytes)
     else:
         terms = tuple(_in_plan_terms(start, plan))
     return Receipt(

@@ -238,3 +238,8 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, dict) and "value" in value:
         return f"{value['value']} {value.get('unit', '')}".strip()
     return None
+
+
+def first_line(text: str) -> str:
+    """The first line that is not blank, for an error; `empty` where there is none."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "empty")

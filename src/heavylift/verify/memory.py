@@ -23,15 +23,7 @@ def memory_results(plan: Plan, log: Sequence[str]) -> tuple[CheckResult, ...]:
 
     Raises RUN020 when the log has no line about a term the engine always prints.
     """
-    receipt = llamacpp.receipt(
-        llamacpp.parse(log),
-        model=plan.model,
-        variant=plan.variant,
-        engine=plan.engine,
-        engine_version=plan.engine_version,
-        rack=plan.rack.label,
-        taken_at="",
-    )
+    receipt = llamacpp.receipt_for(plan, log)
     return tuple(_term(comparison) for comparison in compare(plan, receipt))
 
 

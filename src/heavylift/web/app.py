@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -171,15 +171,15 @@ class Pages:
     # --- parts -----------------------------------------------------------------------------------
 
     async def _record(self, name: str, question: Question, query: Mapping[str, str]) -> Any:
-        slow = name in _SLOW
+        part = _PARTS[name]
         return await self._run(
-            self._slow if slow else self._quick,
-            lambda: _PARTS[name].record(self._planner, question, query),
+            self._slow if part.is_slow else self._quick,
+            lambda: part.record(self._planner, question, query),
         )
 
     async def _part(self, name: str, question: Question, query: Mapping[str, str]) -> str:
         fill = await self._fill(name, question, query)
-        template = self._templates.get_template(_PARTS[name].template)
+        template = self._templates.get_template(f"part_{name}.html")
         return template.render(question=question, **fill)
 
     async def _fill(self, name: str, question: Question, query: Mapping[str, str]) -> Fill:
@@ -190,7 +190,7 @@ class Pages:
         return {"error": None, **_PARTS[name].fill(self, question, record)}
 
     def _failed(self, name: str, error: HeavyliftError) -> str:
-        template = self._templates.get_template(_PARTS[name].template)
+        template = self._templates.get_template(f"part_{name}.html")
         return template.render(question=None, error=error)
 
     def fill_plan(self, question: Question, plan: Plan) -> Fill:
@@ -289,62 +289,41 @@ def _moved(question: Question, rack: str) -> str:
     return replace(question, on=rack, tp=None, pp=None, dp=None, ep=None, dcp=None).query()
 
 
-def _today() -> date:
-    return datetime.now(UTC).date()
+Query = Mapping[str, str]
+Record = Callable[[Planner, Question, Query], Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Part:
     """A part of the page: how its record is made, and what its template is given."""
 
-    template: str
-    record: Callable[[Planner, Question, Mapping[str, str]], Any]
+    record: Record
     fill: Callable[[Pages, Question, Any], Fill]
     is_slow: bool = False
 
 
-def _plan_record(planner: Planner, question: Question, query: Mapping[str, str]) -> Plan:
+def _plan_record(planner: Planner, question: Question, query: Query) -> Plan:
     keep = query.get("keep")
     return planner.plan_kept(question, keep) if keep else planner.plan(question)
 
 
+def _cost_record(planner: Planner, question: Question, _query: Query) -> Any:
+    return planner.cost(question, datetime.now(UTC).date())
+
+
+def _of(ask: Callable[[Planner, Question], Any]) -> Record:
+    """A record for which the question says it all."""
+    return lambda planner, question, _query: ask(planner, question)
+
+
 _PARTS: Final = {
-    "plan": _Part(template="part_plan.html", record=_plan_record, fill=Pages.fill_plan),
-    "fixes": _Part(
-        template="part_fixes.html",
-        record=lambda planner, question, _: planner.fixes(question),
-        fill=Pages.fill_fixes,
-        is_slow=True,
-    ),
-    "compare": _Part(
-        template="part_compare.html",
-        record=lambda planner, question, _: planner.compare(question),
-        fill=Pages.fill_compare,
-        is_slow=True,
-    ),
-    "speed": _Part(
-        template="part_speed.html",
-        record=lambda planner, question, _: planner.speed(question),
-        fill=Pages.fill_speed,
-    ),
-    "cost": _Part(
-        template="part_cost.html",
-        record=lambda planner, question, _: planner.cost(question, _today()),
-        fill=Pages.fill_cost,
-        is_slow=True,
-    ),
-    "recipe": _Part(
-        template="part_recipe.html",
-        record=lambda planner, question, _: planner.recipe(question),
-        fill=Pages.fill_recipe,
-        is_slow=True,
-    ),
-    "simulate": _Part(
-        template="part_simulate.html",
-        record=lambda planner, question, _: simulation(planner, question),
-        fill=Pages.fill_simulate,
-        is_slow=True,
-    ),
+    "plan": _Part(_plan_record, Pages.fill_plan),
+    "fixes": _Part(_of(Planner.fixes), Pages.fill_fixes, is_slow=True),
+    "compare": _Part(_of(Planner.compare), Pages.fill_compare, is_slow=True),
+    "speed": _Part(_of(Planner.speed), Pages.fill_speed),
+    "cost": _Part(_cost_record, Pages.fill_cost, is_slow=True),
+    "recipe": _Part(_of(Planner.recipe), Pages.fill_recipe, is_slow=True),
+    "simulate": _Part(_of(simulation), Pages.fill_simulate, is_slow=True),
 }
+"""By the name in the address, which its template also bears."""
 _WHOLE: Final = ("speed", "fixes", "cost", "recipe")
-_SLOW: Final = frozenset(name for name, part in _PARTS.items() if part.is_slow)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import msgspec
 import pytest
+from tests.servers import on_a_thread, playing
 
 from heavylift.batch import intake, job
 from heavylift.batch.outputs import Ledger
@@ -18,7 +17,7 @@ from heavylift.batch.policy import Patience, RetryRules
 from heavylift.batch.records import Ended, Settings, Shape
 from heavylift.batch.store import Journal
 from heavylift.devserver.library import load
-from heavylift.devserver.scenario import Scenario, Then, decode
+from heavylift.devserver.scenario import decode
 from heavylift.devserver.server import ScriptedServer
 
 WriteInput = Callable[..., Path]
@@ -50,37 +49,11 @@ def engine() -> Engine:
     a shipped scenario or its text.
     """
 
-    @contextmanager
-    def started(scenario: str) -> Iterator[ScriptedServer]:
+    def started(scenario: str) -> AbstractContextManager[ScriptedServer]:
         script = decode(scenario, "test") if "\n" in scenario else load(scenario)
-        ready, over = Event(), Event()
-        found: list[ScriptedServer] = []
-
-        async def serve() -> None:
-            async with playing(script) as server:
-                found.append(server)
-                ready.set()
-                while not over.is_set():  # noqa: ASYNC110 - set by another thread
-                    await asyncio.sleep(0.01)
-
-        thread = Thread(target=asyncio.run, args=(serve(),))
-        thread.start()
-        ready.wait(10)
-        try:
-            yield found[0]
-        finally:
-            over.set()
-            thread.join()
+        return on_a_thread(playing(script))
 
     return started
-
-
-@asynccontextmanager
-async def playing(scenario: Scenario) -> AsyncIterator[ScriptedServer]:
-    """The scripted engine, listening."""
-    async with ScriptedServer(scenario, emit=lambda _stream, _line: None) as server:
-        await server.until(Then.LISTEN)
-        yield server
 
 
 @pytest.fixture

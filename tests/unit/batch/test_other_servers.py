@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from aiohttp import web
+from tests.servers import answering, on_a_thread
 
-from heavylift.batch import worker
+from heavylift.batch import lane
 from heavylift.batch.export import export
 from heavylift.batch.records import Ended
 from heavylift.wire.client import Client, Endpoint
@@ -30,43 +29,6 @@ vllm:num_requests_running 8
 vllm:num_requests_waiting 100
 vllm:kv_cache_usage_perc 0.875
 """
-
-
-@asynccontextmanager
-async def listening(handler: Callable[[web.Request], Any]) -> AsyncIterator[str]:
-    """The address of a server with one handler for everything."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
-@contextmanager
-def serving(handler: Callable[[web.Request], Any]) -> Iterator[str]:
-    """The same on a thread of its own."""
-    ready, over = threading.Event(), threading.Event()
-    found: list[str] = []
-
-    async def serve() -> None:
-        async with listening(handler) as url:
-            found.append(url)
-            ready.set()
-            while not over.is_set():  # noqa: ASYNC110 - set by another thread
-                await asyncio.sleep(0.01)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    ready.wait(10)
-    try:
-        yield found[0]
-    finally:
-        over.set()
-        thread.join()
 
 
 def embeddings(path: Path, rows: int) -> Path:
@@ -94,7 +56,7 @@ def test_embeddings_are_batched_and_exported(
     run_batch: RunBatch, read_lines: ReadLines, tmp_path: Path
 ) -> None:
     """Line breaks in the server's document do not break the lines of the output."""
-    with serving(answer_embeddings) as url:
+    with on_a_thread(answering(answer_embeddings)) as url:
         ended = run_batch(embeddings(tmp_path / "in.jsonl", 5), url)
     assert (ended.audit.ok, ended.audit.sound, ended.prompt_tokens) == (5, True, 15)
     rows = read_lines(tmp_path / "out" / "output.jsonl")
@@ -110,7 +72,7 @@ def test_the_engines_queue_holds_the_worker_back(
     """A hundred waiting in the engine: no more is sent at once than it has running and a few, but
     for a short try of a quarter more; its KV use is in the log.
     """
-    monkeypatch.setattr(worker, "_METRICS_S", 0.02)
+    monkeypatch.setattr(lane, "_METRICS_S", 0.02)
     at_once = []
     now = 0
 
@@ -123,7 +85,7 @@ def test_the_engines_queue_holds_the_worker_back(
             now -= 1
         return await answer_embeddings(request)
 
-    with serving(answer) as url:
+    with on_a_thread(answering(answer)) as url:
         ended = run_batch(embeddings(tmp_path / "in.jsonl", 400), url)
     assert ended.audit.ok == 400
     assert max(at_once[200:]) <= 1.25 * (8 + 2)
@@ -138,7 +100,7 @@ def test_a_rate_cap_holds_in_a_run(
     """Twenty requests, or sixty tokens, a second: forty rows of three tokens take a second at
     least.
     """
-    with serving(answer_embeddings) as url:
+    with on_a_thread(answering(answer_embeddings)) as url:
         began = time.monotonic()
         ended = run_batch(embeddings(tmp_path / "in.jsonl", 40), url, concurrency=2, **cap)
         took = time.monotonic() - began
@@ -156,7 +118,7 @@ def test_a_posted_document_comes_back_whole() -> None:
         return web.Response(body=await request.read(), headers={"x-request-id": "r1"})
 
     async def ask() -> None:
-        async with listening(answer) as url, Client(Endpoint.parse(url)) as client:
+        async with answering(answer) as url, Client(Endpoint.parse(url)) as client:
             echoed = await client.post("/echo", b'{"a": 1}')
             assert (echoed.failure, echoed.body) == (None, b'{"a": 1}')
             assert (echoed.status, echoed.request_id) == (200, "r1")
@@ -178,13 +140,13 @@ def test_a_cancelled_post_closes_its_socket() -> None:
         async def hang(request: web.Request) -> web.Response:
             await request.read()
             came.set()
-            transport = request.transport
-            while transport and not transport.is_closing():  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(0.01)
-            gone.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                gone.set()
             return web.Response()
 
-        async with listening(hang) as url, Client(Endpoint.parse(url)) as client:
+        async with answering(hang) as url, Client(Endpoint.parse(url)) as client:
             task = asyncio.create_task(client.post("/v1/chat/completions", b"{}"))
             await came.wait()
             task.cancel()

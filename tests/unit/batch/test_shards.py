@@ -109,7 +109,7 @@ def test_a_lost_line_and_a_name_used_by_two_shards_are_found(
     assert (audit.duplicates, audit.sound) == (2, False)
     path = tmp_path / "out/shards/part1.jsonl/output.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    assert shards.audited(str(tmp_path / "out")).missing > audit.missing
+    assert shards.audited(str(tmp_path / "out")).missing == audit.missing + 1
 
 
 def test_input_and_output_may_lie_in_an_object_store(tmp_path: Path, engine: Engine) -> None:

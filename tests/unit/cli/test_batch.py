@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import re
@@ -10,18 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 from urllib.request import urlopen
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from tests.servers import on_a_thread, playing
 
 from heavylift.cli.batch import command
 from heavylift.cli.text import keys
 from heavylift.devserver.library import load
-from heavylift.devserver.scenario import Then
 from heavylift.devserver.server import ScriptedServer
 from heavylift.errors import HeavyliftError
 
@@ -31,23 +29,8 @@ SOURCES = Path(__file__).parents[3] / "src" / "heavylift" / "batch"
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
     """A healthy scripted engine on a thread of its own."""
-    ready, over = Event(), Event()
-    found: list[ScriptedServer] = []
-
-    async def serve() -> None:
-        async with ScriptedServer(load("healthy"), emit=lambda _stream, _line: None) as scripted:
-            await scripted.until(Then.LISTEN)
-            found.append(scripted)
-            ready.set()
-            while not over.is_set():  # noqa: ASYNC110 - set by another thread
-                await asyncio.sleep(0.01)
-
-    thread = Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    ready.wait(10)
-    yield found[0]
-    over.set()
-    thread.join()
+    with on_a_thread(playing(load("healthy"))) as scripted:
+        yield scripted
 
 
 @pytest.fixture

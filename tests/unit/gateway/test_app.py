@@ -14,9 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from tests.servers import answering, playing
 
-from heavylift.devserver.scenario import decode
-from heavylift.devserver.server import ScriptedServer
 from heavylift.gateway.redaction import Rules, redaction
 from heavylift.gateway.request import Policy
 from heavylift.gateway.serve import Running
@@ -35,18 +34,6 @@ ASK = ChatRequest(model="scripted", messages=tuple(HELLO), max_tokens=8)
 def run(work: Coroutine[Any, Any, None]) -> None:
     """Run it in an event loop of its own."""
     asyncio.run(work)
-
-
-@contextlib.asynccontextmanager
-async def worker(toml: str = "") -> AsyncIterator[ScriptedServer]:
-    """A scripted engine that is ready."""
-    async with ScriptedServer(decode(toml, "test.toml"), emit=lambda *_: None) as server:
-        while not server.ended.is_set():
-            with contextlib.suppress(RuntimeError):
-                server.port  # noqa: B018 - raises until the port is open
-                break
-            await asyncio.sleep(0.005)
-        yield server
 
 
 async def call(
@@ -96,7 +83,7 @@ def test_a_chat_passes_through_and_is_counted(
     key = make_key()
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
             async with Client(Endpoint(base_url=gateway.url, key=key)) as client:
                 for request, protocol in (
                     (ASK, None),
@@ -142,7 +129,7 @@ def test_the_client_s_key_never_reaches_a_worker(start: Start, make_key: MakeKey
         )
 
     async def work() -> None:
-        async with odd_worker(engine) as url, start(url, worker_key="worker-secret") as gateway:
+        async with answering(engine) as url, start(url, worker_key="worker-secret") as gateway:
             seen.clear()
             status, _, _ = await call(
                 gateway,
@@ -162,22 +149,6 @@ def test_the_client_s_key_never_reaches_a_worker(start: Start, make_key: MakeKey
     run(work())
 
 
-@contextlib.asynccontextmanager
-async def odd_worker(
-    handler: Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]],
-) -> AsyncIterator[str]:
-    """A server that answers everything with `handler`."""
-    application = web.Application()
-    application.router.add_route("*", "/{any:.*}", handler)
-    runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
 def test_without_a_good_key_there_is_nothing(
     start: Start, make_key: MakeKey, admin_key: str
 ) -> None:
@@ -185,7 +156,7 @@ def test_without_a_good_key_there_is_nothing(
     key = make_key()
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
             for path, body in (("/v1/models", None), ("/v1/chat/completions", CHAT)):
                 for wrong in (None, "sk-1", key[:-1] + "?", key[:-2] + "xx"):
                     status, document, headers = await call(gateway, path, body, key=wrong)
@@ -205,7 +176,7 @@ def test_a_revoked_key_is_out_at_once(start: Start, make_key: MakeKey) -> None:
     key = make_key()
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
             assert (await call(gateway, "/v1/models", key=key))[0] == 200
             gateway.ledger.store.revoke_key("test", now_epoch_s=0.0)
             assert (await call(gateway, "/v1/models", key=key))[0] == 401
@@ -219,7 +190,7 @@ def test_models_are_those_of_the_key(start: Start, make_key: MakeKey) -> None:
 
     async def work() -> None:
         async with (
-            worker('[server]\nmodels = ["a", "b"]') as engine,
+            playing('[server]\nmodels = ["a", "b"]') as engine,
             start(engine.url, aliases={"nick": "a"}) as gateway,
         ):
             _, document, _ = await call(gateway, "/v1/models", key=every)
@@ -251,7 +222,7 @@ def test_a_spent_quota_is_a_429_with_a_wait(start: Start, make_key: MakeKey) -> 
     key = make_key(requests_per_minute=2, tokens_per_minute=100_000)
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
             _, _, headers = await call(gateway, "/v1/chat/completions", CHAT, key=key)
             assert headers["x-ratelimit-limit-requests"] == "2"
             assert headers["x-ratelimit-remaining-requests"] == "1"
@@ -272,7 +243,7 @@ def test_what_can_never_fit_is_not_to_be_tried_again(start: Start, make_key: Mak
     key = make_key(tokens_per_day=10)
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
             status, _, headers = await call(gateway, "/v1/chat/completions", CHAT, key=key)
             assert status == 429
             assert headers["x-should-retry"] == "false"
@@ -287,7 +258,7 @@ def test_many_at_once_do_not_overspend(start: Start, make_key: MakeKey) -> None:
 
     async def work() -> None:
         async with (
-            worker("[pace]\nttft_s = 0.1\n[reply]\ntokens = 8\n") as engine,
+            playing("[pace]\nttft_s = 0.1\n[reply]\ntokens = 8\n") as engine,
             start(engine.url) as gateway,
         ):
             answers = await asyncio.gather(
@@ -305,7 +276,7 @@ def test_an_open_length_is_stated_to_the_engine(start: Start, make_key: MakeKey)
     key = make_key(max_output_tokens=5)
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
             body = {"model": "scripted", "messages": HELLO}
             _, document, _ = await call(gateway, "/v1/chat/completions", body, key=key)
             assert document["choices"][0]["finish_reason"] == "length"
@@ -322,7 +293,7 @@ def test_a_client_that_goes_is_charged_for_what_it_saw(
 
     async def work() -> None:
         async with (
-            worker("[pace]\ninterval_s = 0.02\n[reply]\ntokens = 500\n") as engine,
+            playing("[pace]\ninterval_s = 0.02\n[reply]\ntokens = 500\n") as engine,
             start(engine.url) as gateway,
         ):
             body = CHAT | {"stream": True, "max_tokens": 500}
@@ -354,7 +325,7 @@ def test_usage_that_is_missing_is_counted_here(start: Start, make_key: MakeKey) 
 
     async def work() -> None:
         async with (
-            worker("[reply]\nusage = false\ntokens = 8\n") as engine,
+            playing("[reply]\nusage = false\ntokens = 8\n") as engine,
             start(engine.url) as gateway,
         ):
             async with Client(Endpoint(base_url=gateway.url, key=key)) as client:
@@ -371,7 +342,7 @@ def test_usage_that_was_not_asked_for_is_not_sent(start: Start, make_key: MakeKe
     key = make_key()
 
     async def work() -> None:
-        async with worker("[reply]\nstamps = false\n") as engine, start(engine.url) as gateway:
+        async with playing("[reply]\nstamps = false\n") as engine, start(engine.url) as gateway:
             body = json.dumps(CHAT | {"stream": True}).encode()
             async with aiohttp.ClientSession() as session:
                 streams = [
@@ -409,7 +380,7 @@ def test_other_paths_and_methods(
     key = make_key()
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
             found, _, headers = await call(gateway, path, key=key, method=method, Origin="http://x")
             assert found == status
             assert not [name for name in headers if name.startswith("access-control")]
@@ -432,7 +403,7 @@ def test_bodies_have_a_size_an_encoding_and_a_time(start: Start, make_key: MakeK
 
     async def work() -> None:
         async with (
-            worker() as engine,
+            playing() as engine,
             start(engine.url, body_bytes=10_000, times={"body_s": 0.2}) as gateway,
             aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as session,
         ):
@@ -454,7 +425,7 @@ def test_a_client_may_ask_before_it_sends(start: Start, make_key: MakeKey) -> No
 
     async def work() -> None:
         async with (
-            worker() as engine,
+            playing() as engine,
             start(engine.url) as gateway,
             aiohttp.ClientSession() as session,
             session.post(
@@ -473,7 +444,7 @@ def test_headers_that_do_not_arrive_end_the_connection(start: Start) -> None:
     """A client that sends a byte now and then holds nothing; garbage is answered, not logged."""
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url, times={"header_s": 0.3}) as gateway:
+        async with playing() as engine, start(engine.url, times={"header_s": 0.3}) as gateway:
             port = int(gateway.url.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n")
@@ -494,7 +465,7 @@ def test_a_client_that_does_not_read_is_cut_off(start: Start, make_key: MakeKey)
 
     async def work() -> None:
         async with (
-            worker(toml) as engine,
+            playing(toml) as engine,
             start(engine.url, times={"slow_client_s": 0.4}) as gateway,
         ):
             port = int(gateway.url.rpartition(":")[2])
@@ -524,7 +495,7 @@ def test_the_engine_s_own_errors_pass(start: Start, make_key: MakeKey) -> None:
 
     async def work() -> None:
         async with (
-            worker(
+            playing(
                 "[[rule]]\nmatch = { first = 2 }\nfault = { kind = 'context_too_long' }"
             ) as engine,
             start(engine.url) as gateway,
@@ -543,7 +514,7 @@ def test_an_engine_that_asks_for_a_wait_is_heard(start: Start, make_key: MakeKey
     toml = f"[[rule]]\nmatch = {{ first = 2 }}\nfault = {fault}"
 
     async def work() -> None:
-        async with worker(toml) as engine, start(engine.url) as gateway:
+        async with playing(toml) as engine, start(engine.url) as gateway:
             status, _, headers = await call(gateway, "/v1/chat/completions", CHAT, key=key)
             assert (status, headers["retry-after"]) == (429, "7")
 
@@ -561,7 +532,7 @@ def test_fetching_is_denied_by_default(start: Start, make_key: MakeKey) -> None:
     }
 
     async def work() -> None:
-        async with worker() as engine:
+        async with playing() as engine:
             async with start(engine.url) as gateway:
                 status, document, _ = await call(gateway, "/v1/chat/completions", body, key=key)
                 assert (status, document["error"]["code"]) == (400, "url_fetch_denied")
@@ -577,7 +548,7 @@ def test_bodies_are_kept_when_asked_for(start: Start, make_key: MakeKey, tmp_pat
     key = make_key()
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url, redact=redaction(Rules())) as gateway:
+        async with playing() as engine, start(engine.url, redact=redaction(Rules())) as gateway:
             await call(gateway, "/v1/chat/completions", CHAT, key=key, x_request_id="mine-1")
         line = audit(tmp_path)[-1]
         assert json.loads(line["body"]) == CHAT
@@ -591,7 +562,7 @@ def test_a_request_id_is_kept_if_it_is_one(start: Start, make_key: MakeKey) -> N
     key = make_key()
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
             for given, kept in (("abc-1.2:3", True), ("a b", False), ("x" * 200, False)):
                 _, _, headers = await call(gateway, "/v1/models", key=key, x_request_id=given)
                 assert (headers["x-request-id"] == given) is kept
@@ -617,7 +588,7 @@ def test_tls(start: Start, make_key: MakeKey, tmp_path: Path) -> None:
 
     async def work() -> None:
         tls = Tls(certificate=certificate, key=private)
-        async with worker() as engine, start(engine.url, tls=tls) as gateway:
+        async with playing() as engine, start(engine.url, tls=tls) as gateway:
             assert gateway.url.startswith("https://")
             async with (
                 aiohttp.ClientSession() as session,
@@ -637,7 +608,7 @@ def test_the_admin_routes(start: Start, make_key: MakeKey, admin_key: str) -> No
     make_key()
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing() as engine, start(engine.url) as gateway:
 
             async def admin(
                 path: str, body: Any = None, method: str | None = None

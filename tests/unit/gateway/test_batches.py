@@ -11,11 +11,10 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from tests.servers import playing
 
 from heavylift.batch import api
 from heavylift.batch.records import Settings
-from heavylift.devserver.scenario import decode
-from heavylift.devserver.server import ScriptedServer
 
 MakeKey = Callable[..., str]
 Start = Callable[..., Any]
@@ -25,19 +24,6 @@ ROW = {
     "url": "/v1/chat/completions",
     "body": {"model": "scripted", "messages": [{"role": "user", "content": "hi"}]},
 }
-
-
-@contextlib.asynccontextmanager
-async def engine() -> AsyncIterator[str]:
-    """A scripted engine's address."""
-    scenario = decode("[reply]\ntokens = 3\n", "test.toml")
-    async with ScriptedServer(scenario, emit=lambda *_: None) as server:
-        while True:
-            with contextlib.suppress(RuntimeError):
-                url = f"http://127.0.0.1:{server.port}"
-                break
-            await asyncio.sleep(0.005)
-        yield url
 
 
 @contextlib.asynccontextmanager
@@ -69,9 +55,9 @@ def test_a_batch_from_upload_to_result(start: Start, make_key: MakeKey, tmp_path
 
     async def work() -> None:
         async with (
-            engine() as url,
-            batch_server(tmp_path / "home", url) as batches,
-            start(url, batches=batches, batch_key="store-key") as gateway,
+            playing("[reply]\ntokens = 3\n") as engine,
+            batch_server(tmp_path / "home", engine.url) as batches,
+            start(engine.url, batches=batches, batch_key="store-key") as gateway,
             aiohttp.ClientSession() as session,
         ):
             form = aiohttp.FormData({"purpose": "batch"})
@@ -108,9 +94,9 @@ def test_files_are_for_keys_that_may(start: Start, make_key: MakeKey, tmp_path: 
 
     async def work() -> None:
         async with (
-            engine() as url,
-            batch_server(tmp_path / "home", url) as batches,
-            start(url, batches=batches, batch_key="store-key") as gateway,
+            playing("[reply]\ntokens = 3\n") as engine,
+            batch_server(tmp_path / "home", engine.url) as batches,
+            start(engine.url, batches=batches, batch_key="store-key") as gateway,
             aiohttp.ClientSession() as session,
         ):
             assert (await ask(session, "GET", f"{gateway.url}/v1/files", usual))[0] == 403
@@ -128,13 +114,13 @@ def test_a_batch_server_that_is_gone_is_said(start: Start, make_key: MakeKey) ->
     key = make_key(batches=True, concurrent=1)
 
     async def work() -> None:
-        async with engine() as url, aiohttp.ClientSession() as session:
-            async with start(url, batches="http://127.0.0.1:1") as gateway:
+        async with playing("[reply]\ntokens = 3\n") as engine, aiohttp.ClientSession() as session:
+            async with start(engine.url, batches="http://127.0.0.1:1") as gateway:
                 for _ in range(2):
                     status, _ = await ask(session, "GET", f"{gateway.url}/v1/batches", key)
                     assert status == 502
                     gateway.ledger.flush()
-            async with start(url) as gateway:
+            async with start(engine.url) as gateway:
                 status, _ = await ask(session, "GET", f"{gateway.url}/v1/batches", key)
                 assert status == 404
 
@@ -148,9 +134,9 @@ def test_other_paths_are_not_the_batch_servers(start: Start, make_key: MakeKey, 
 
     async def work() -> None:
         async with (
-            engine() as url,
+            playing("[reply]\ntokens = 3\n") as engine,
             aiohttp.ClientSession() as session,
-            start(url, batches="http://127.0.0.1:1") as gateway,
+            start(engine.url, batches="http://127.0.0.1:1") as gateway,
         ):
             assert (await ask(session, "GET", f"{gateway.url}{path}", key))[0] == 404
 

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from tests.servers import playing
 
-from heavylift.devserver.scenario import decode
 from heavylift.devserver.server import ScriptedServer
 from heavylift.gateway.config import Times
 from heavylift.gateway.routing import State
@@ -41,18 +41,6 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 def faulty(fault: str, match: str = "first = 2", rest: str = PACED) -> str:
     """A scenario with a fault from its second request on: the first is the gateway's probe."""
     return f"{rest}[[rule]]\nmatch = {{ {match} }}\nfault = {{ {fault} }}\n"
-
-
-@contextlib.asynccontextmanager
-async def worker(toml: str = PACED, port: int = 0) -> AsyncIterator[ScriptedServer]:
-    """A scripted engine whose port is open."""
-    async with ScriptedServer(decode(toml, "test.toml"), port=port, emit=lambda *_: None) as server:
-        while True:
-            with contextlib.suppress(RuntimeError):
-                server.port  # noqa: B018 - raises until the port is open
-                break
-            await asyncio.sleep(0.005)
-        yield server
 
 
 async def ask(gateway: Running, key: str, protocol: Protocol | None = None) -> Outcome:
@@ -108,7 +96,7 @@ def test_a_broken_stream_ends_with_an_error(
         pytest.skip("a scripted reply of this protocol always has a stop reason")
 
     async def work() -> None:
-        async with worker(faulty(fault)) as engine, start(engine.url) as gateway:
+        async with playing(faulty(fault)) as engine, start(engine.url) as gateway:
             outcome = await ask(gateway, key, protocol)
             assert outcome.failure is not None
             if "die" not in fault:
@@ -130,7 +118,7 @@ def test_the_last_event_of_a_broken_stream(start: Start, make_key: MakeKey) -> N
 
     async def work() -> None:
         fault = "kind = 'break_stream', after_tokens = 5"
-        async with worker(faulty(fault)) as engine, start(engine.url) as gateway:
+        async with playing(faulty(fault)) as engine, start(engine.url) as gateway:
             stream = await raw(gateway, key)
             events = stream.split(b"\n\n")
             assert events[-1] == b""
@@ -158,7 +146,11 @@ def test_a_worker_killed_under_its_streams_fails_only_those(
 
     async def work() -> None:
         dying = faulty("kind = 'die'", "first = 6, last = 6")
-        async with worker(dying) as bad, worker() as good, start(bad.url, good.url) as gateway:
+        async with (
+            playing(dying) as bad,
+            playing(PACED) as good,
+            start(bad.url, good.url) as gateway,
+        ):
             outcomes = await asyncio.gather(*(ask(gateway, key) for _ in range(16)))
             assert bad.ended.is_set()
             broken = [outcome for outcome in outcomes if outcome.failure is not None]
@@ -182,7 +174,11 @@ def test_a_request_that_nobody_answered_goes_to_another_worker(
 
     async def work() -> None:
         dropping = faulty("kind = 'drop'")
-        async with worker(dropping) as bad, worker() as good, start(bad.url, good.url) as gateway:
+        async with (
+            playing(dropping) as bad,
+            playing(PACED) as good,
+            start(bad.url, good.url) as gateway,
+        ):
             for _ in range(4):
                 assert (await ask(gateway, key)).failure is None
             assert len(good.records) == 5
@@ -200,7 +196,7 @@ def test_only_shut_doors_are_tried_elsewhere(
 
     async def work() -> None:
         toml = faulty(f"kind = 'reject', status = {status}")
-        async with worker(toml) as one, worker(toml) as two, start(one.url, two.url) as gateway:
+        async with playing(toml) as one, playing(toml) as two, start(one.url, two.url) as gateway:
             outcome = await ask(gateway, key)
             assert outcome.status == status
             assert sum(both_used(one, two)) == attempts
@@ -214,7 +210,7 @@ def test_thirty_bad_requests_and_a_good_one(start: Start, make_key: MakeKey) -> 
 
     async def work() -> None:
         toml = faulty("kind = 'context_too_long'", "first = 2, last = 31")
-        async with worker(toml) as engine, start(engine.url) as gateway:
+        async with playing(toml) as engine, start(engine.url) as gateway:
             for _ in range(30):
                 assert (await ask(gateway, key)).failure is Failure.CONTEXT_TOO_LONG
             assert (await ask(gateway, key)).failure is None
@@ -231,7 +227,7 @@ def test_a_storm_of_500_shuts_a_worker_out_until_it_is_over(
 
     async def work() -> None:
         toml = faulty("kind = 'reject', status = 500", "first = 2, last = 12")
-        async with worker(toml) as engine, start(engine.url) as gateway:
+        async with playing(toml) as engine, start(engine.url) as gateway:
             statuses = [(await ask(gateway, key)).status for _ in range(5)]
             assert statuses == [500] * 5
             assert gateway.fleet.workers["w0"].state is State.OUT
@@ -249,7 +245,11 @@ def test_in_a_storm_of_500_the_other_worker_serves(start: Start, make_key: MakeK
 
     async def work() -> None:
         toml = faulty("kind = 'reject', status = 500")
-        async with worker(toml) as bad, worker() as good, start(bad.url, good.url) as gateway:
+        async with (
+            playing(toml) as bad,
+            playing(PACED) as good,
+            start(bad.url, good.url) as gateway,
+        ):
             for _ in range(12):
                 await ask(gateway, key)
             assert not gateway.fleet.workers["w0"].takes
@@ -268,8 +268,8 @@ def test_a_hung_worker_is_found_by_its_silence(start: Start, make_key: MakeKey) 
     async def work() -> None:
         hung = faulty("kind = 'hang', after_tokens = 3")
         async with (
-            worker(hung) as bad,
-            worker() as good,
+            playing(hung) as bad,
+            playing(PACED) as good,
             start(bad.url, good.url, times=HANGS) as gateway,
         ):
             outcomes = await asyncio.wait_for(
@@ -293,7 +293,7 @@ def test_a_worker_that_hangs_before_its_headers(start: Start, make_key: MakeKey)
 
     async def work() -> None:
         hanging = faulty("kind = 'hang'")
-        async with worker(hanging) as engine, start(engine.url, times=HANGS) as gateway:
+        async with playing(hanging) as engine, start(engine.url, times=HANGS) as gateway:
             outcome = await asyncio.wait_for(ask(gateway, key), 30.0)
             assert outcome.status == 504
             assert usage(gateway) == (1, 0, 0)
@@ -307,7 +307,7 @@ def test_a_busy_worker_is_not_taken_for_a_hung_one(start: Start, make_key: MakeK
 
     async def work() -> None:
         slow = faulty("kind = 'slow_headers', delay_s = 1.5", "first = 2, last = 2")
-        async with worker(slow) as engine, start(engine.url) as gateway:
+        async with playing(slow) as engine, start(engine.url) as gateway:
             outcome = await ask(gateway, key)
             assert outcome.failure is None
             assert gateway.fleet.workers["w0"].takes
@@ -323,7 +323,7 @@ def test_a_stream_that_pauses_too_long_is_ended(start: Start, make_key: MakeKey)
     async def work() -> None:
         hanging = faulty("kind = 'hang', after_tokens = 3", "first = 2, last = 2")
         times = {"gap_s": 2.0, "first_byte_s": 2.0}
-        async with worker(hanging) as engine, start(engine.url, times=times) as gateway:
+        async with playing(hanging) as engine, start(engine.url, times=times) as gateway:
             outcome = await asyncio.wait_for(ask(gateway, key), 30.0)
             assert outcome.failure is Failure.STREAM_ERROR_EVENT
             assert gateway.fleet.workers["w0"].takes
@@ -340,13 +340,13 @@ def test_a_worker_that_comes_back_gets_traffic_within_five_seconds(
     times = {"probe_s": usual.probe_s, "probe_timeout_s": usual.probe_timeout_s}
 
     async def work() -> None:
-        async with worker() as engine:
+        async with playing(PACED) as engine:
             port = engine.port
             gateway = await stack.enter_async_context(start(engine.url, times=times))
             assert (await ask(gateway, key)).failure is None
         outcome = await ask(gateway, key)
         assert outcome.status in (502, 503)
-        async with worker(port=port):
+        async with playing(PACED, port=port):
             await until(lambda: gateway.fleet.workers["w0"].takes)
             assert (await ask(gateway, key)).failure is None
 
@@ -363,7 +363,7 @@ def test_a_gateway_starts_before_its_workers(start: Start, make_key: MakeKey) ->
     key = make_key()
 
     async def work() -> None:
-        async with worker() as engine:
+        async with playing(PACED) as engine:
             port = engine.port
         async with start(f"http://127.0.0.1:{port}") as gateway:
             outcome = await ask(gateway, key)
@@ -371,7 +371,7 @@ def test_a_gateway_starts_before_its_workers(start: Start, make_key: MakeKey) ->
             async with aiohttp.ClientSession() as session:
                 assert (await session.get(f"{gateway.url}/readyz")).status == 503
                 assert (await session.get(f"{gateway.url}/healthz")).status == 200
-                async with worker(port=port):
+                async with playing(PACED, port=port):
                     await until(lambda: gateway.fleet.workers["w0"].takes)
                     assert (await session.get(f"{gateway.url}/readyz")).status == 200
                     assert (await ask(gateway, key)).failure is None
@@ -387,7 +387,7 @@ def test_a_full_disk_under_the_audit_stops_nobody(
     (tmp_path / "audit.jsonl").symlink_to("/dev/full")
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing(PACED) as engine, start(engine.url) as gateway:
             for _ in range(3):
                 assert (await ask(gateway, key)).failure is None
             assert usage(gateway)[0] == 3
@@ -409,7 +409,7 @@ def test_a_disk_that_stands_still_holds_no_stream_up(start: Start, make_key: Mak
         assert written.wait(60)
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing(PACED) as engine, start(engine.url) as gateway:
             running = asyncio.create_task(ask(gateway, key))
             await until(lambda: gateway.ledger.open_requests() == 1)
             gateway.ledger.before_write = stands_still
@@ -431,7 +431,7 @@ def test_what_was_settled_has_its_line(
     lines: list[int] = []
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing(PACED) as engine, start(engine.url) as gateway:
             books = gateway.ledger._books
             true_book = books.book
 
@@ -457,9 +457,10 @@ def test_a_clock_that_jumps_under_a_stream(
     true_time = time.time
 
     async def work() -> None:
-        async with worker() as engine, start(engine.url) as gateway:
+        async with playing(PACED) as engine, start(engine.url) as gateway:
             running = asyncio.create_task(ask(gateway, key))
-            await asyncio.sleep(0.1)
+            while not engine.open_chats:  # noqa: ASYNC110 - the engine has no event for it
+                await asyncio.sleep(0.005)
             monkeypatch.setattr(time, "time", lambda: true_time() + jump_s)
             assert (await running).failure is None
             assert (await ask(gateway, key)).failure is None
@@ -480,7 +481,7 @@ def test_two_gateways_share_one_quota(start: Start, make_key: MakeKey) -> None:
     async def work() -> None:
         endless = "[pace]\ninterval_s = 600.0\n[reply]\ntokens = 5\n"
         async with (
-            worker(endless) as engine,
+            playing(endless) as engine,
             start(engine.url) as one,
             start(engine.url) as two,
         ):

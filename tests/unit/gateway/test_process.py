@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers import heavylift, playing, process
 
-from heavylift.devserver.scenario import decode
 from heavylift.devserver.server import ScriptedServer
 from heavylift.errors import HeavyliftError
 from heavylift.gateway.config import read_file, routes
@@ -29,31 +29,6 @@ ASK = ChatRequest(
     model="scripted", messages=({"role": "user", "content": "hello"},), max_tokens=400
 )
 SLOW = "[pace]\ninterval_s = 0.05\n[reply]\ntokens = 60\n"
-
-
-def heavylift(*arguments: str) -> Any:
-    """What a command says in JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", "heavylift", *arguments, "--json"], check=True, capture_output=True
-    )
-    return json.loads(done.stdout)
-
-
-@contextmanager
-def process(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A heavylift process that listens, and where; killed at the end if it is still there."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "heavylift", *arguments], stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert child.stderr is not None
-        for line in child.stderr:
-            if line.startswith("listening on "):
-                break
-        yield line.removeprefix("listening on ").strip(), child
-    finally:
-        child.kill()
-        child.communicate()
 
 
 @contextmanager
@@ -69,18 +44,6 @@ def gateway(
     state = ("--state", str(folder), "--config", str(config))
     with process("gateway", *urls, "--port", "0", *state) as (url, child):
         yield url, child
-
-
-@contextlib.asynccontextmanager
-async def worker(toml: str = SLOW) -> AsyncIterator[ScriptedServer]:
-    """A scripted engine whose port is open."""
-    async with ScriptedServer(decode(toml, "test.toml"), emit=lambda *_: None) as server:
-        while True:
-            with contextlib.suppress(RuntimeError):
-                server.port  # noqa: B018 - raises until the port is open
-                break
-            await asyncio.sleep(0.005)
-        yield server
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -107,7 +70,7 @@ async def live_streams(
 ]:
     """A gateway process with streams in the middle of their way."""
     key = heavylift("keys", "create", "me", "--state", str(folder))["key"]
-    async with worker() as engine:
+    async with playing(SLOW) as engine:
         # The engine lives in this event loop, which must run while the gateway starts.
         opened = gateway(folder, engine.url, **given)
         url, child = await asyncio.to_thread(opened.__enter__)
@@ -282,7 +245,7 @@ def test_two_gateways_on_one_port(tmp_path: Path) -> None:
     config.write_text("[times]\ndrain_notice_s = 0.0\n", "utf-8")
 
     async def work() -> None:
-        async with worker() as engine:
+        async with playing(SLOW) as engine:
             shared = (
                 "--upstream",
                 engine.url,
@@ -314,7 +277,7 @@ def test_the_key_of_the_workers_comes_from_the_environment(
     key = heavylift("keys", "create", "me", "--state", str(tmp_path))["key"]
 
     async def work() -> None:
-        async with worker(f'{SLOW}[server]\nkey = "worker-secret"\n') as engine:
+        async with playing(f'{SLOW}[server]\nkey = "worker-secret"\n') as engine:
             opened = gateway(tmp_path, engine.url)
             url, child = await asyncio.to_thread(opened.__enter__)
             try:
@@ -330,7 +293,7 @@ def test_a_port_that_is_taken_is_an_error_with_a_reason(tmp_path: Path) -> None:
     """And the exit status of the environment."""
 
     async def work() -> None:
-        async with worker() as engine:
+        async with playing(SLOW) as engine:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "heavylift", "gateway", "--upstream", engine.url,
                 "--port", str(engine.port), "--state", str(tmp_path),

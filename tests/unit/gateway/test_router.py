@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from heavylift.errors import HeavyliftError
-from heavylift.gateway.router import RouterPlan, known_routers, plan_router, routing_through
+from heavylift.facts.catalog import Catalog
+from heavylift.gateway.router import RouterPlan, plan_router, routing_through
 
 ENGINES = (("http://127.0.0.1:1", "http://127.0.0.1:2"), ("http://127.0.0.1:3",))
 LISTENER = """
@@ -27,7 +28,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder on the path with something in the place of every router."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in known_routers():
+    for name in Catalog().ids("routers"):
         program = folder / name
         program.write_text(f"#!{sys.executable}\n{LISTENER}", "utf-8")
         program.chmod(0o755)
@@ -35,7 +36,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", sorted(known_routers()))
+@pytest.mark.parametrize("name", Catalog().ids("routers"))
 def test_the_command_names_every_engine_and_listens_here_only(programs: Path, name: str) -> None:
     """And holds no key: those who may look at processes must not find one."""
     plan = plan_router(name, *ENGINES)

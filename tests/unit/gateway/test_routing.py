@@ -203,11 +203,11 @@ def test_silence_counts_only_with_open_requests() -> None:
 def test_a_draining_worker_finishes_and_gets_nothing_new() -> None:
     """And it comes back when the draining ends."""
     one = fleet(up("a"))
-    assert one.drain("a", True)
+    assert one.drain("a", draining=True)
     assert choose(one) is None
-    assert one.drain("a", False)
+    assert one.drain("a", draining=False)
     assert choose(one) == "a"
-    assert not one.drain("nobody", True)
+    assert not one.drain("nobody", draining=True)
 
 
 def test_a_second_try_goes_elsewhere() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.servers import playing
 
-from heavylift.devserver.scenario import decode
-from heavylift.devserver.server import ScriptedServer
 from heavylift.gateway.serve import Running
 
 openai = pytest.importorskip("openai", reason="the official client library is not installed")
@@ -19,18 +18,6 @@ Start = Callable[..., contextlib.AbstractAsyncContextManager[Running]]
 MakeKey = Callable[..., str]
 
 HELLO = [{"role": "user", "content": "hello"}]
-
-
-@contextlib.asynccontextmanager
-async def worker(toml: str) -> AsyncIterator[ScriptedServer]:
-    """A scripted engine whose port is open."""
-    async with ScriptedServer(decode(toml, "test.toml"), emit=lambda *_: None) as server:
-        while True:
-            with contextlib.suppress(RuntimeError):
-                server.port  # noqa: B018 - raises until the port is open
-                break
-            await asyncio.sleep(0.005)
-        yield server
 
 
 async def streamed(gateway: Running, key: str) -> list[str]:
@@ -49,7 +36,7 @@ def test_a_whole_stream_is_a_success(start: Start, make_key: MakeKey) -> None:
     key = make_key()
 
     async def work() -> None:
-        async with worker("[reply]\ntokens = 8\n") as engine, start(engine.url) as gateway:
+        async with playing("[reply]\ntokens = 8\n") as engine, start(engine.url) as gateway:
             assert len("".join(await streamed(gateway, key)).split()) == 8
 
     asyncio.run(work())
@@ -71,7 +58,7 @@ def test_a_broken_stream_raises(start: Start, make_key: MakeKey, fault: str) -> 
     toml = f"[[rule]]\nmatch = {{ first = 2 }}\nfault = {{ {fault} }}\n"
 
     async def work() -> None:
-        async with worker(toml) as engine, start(engine.url) as gateway:
+        async with playing(toml) as engine, start(engine.url) as gateway:
             with pytest.raises(openai.APIError):
                 await streamed(gateway, key)
 
@@ -83,7 +70,7 @@ def test_refusals_have_their_own_exceptions(start: Start, make_key: MakeKey) -> 
     key = make_key(requests_per_minute=1)
 
     async def work() -> None:
-        async with worker("") as engine, start(engine.url) as gateway:
+        async with playing("") as engine, start(engine.url) as gateway:
             with pytest.raises(openai.AuthenticationError):
                 await streamed(gateway, "sk-wrong")
             await streamed(gateway, key)

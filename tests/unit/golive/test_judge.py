@@ -212,6 +212,8 @@ def test_the_newest_word_counts(book: GoLiveBook) -> None:
     assert judged(book, old, failed)["acceptance"].standing is Standing.FAILED
     assert judged(book, failed, new, old)["acceptance"].standing is Standing.PROVEN
     assert judged(book, new, undecided)["acceptance"].standing is Standing.PROVEN
+    undated = proof("verify", at="some day", outcome=Outcome.FAILED, reason="verify_failed")
+    assert judged(book, undated, old)["acceptance"].standing is Standing.PROVEN
 
 
 def test_a_smoke_run_is_no_acceptance(book: GoLiveBook) -> None:

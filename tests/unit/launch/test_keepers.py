@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from heavylift.launch import processes
+from heavylift.launch import keeper, processes
 from heavylift.launch.keepers import Kept
 from heavylift.records.launch import RankSpec
 
@@ -136,3 +137,27 @@ def test_effort_is_that_of_the_family(keep: Callable[[str], Kept], tmp_path: Pat
     done = processes.effort(kept.state.session, kept.state.keeper_pid)
     assert done.read_bytes >= 3_000_000
     assert processes.effort(None, None) == processes.Effort()
+
+
+def test_a_family_holds_the_dead_of_its_ancestor_alone() -> None:
+    """Who died as a child of ours is left until we take its exit; another's dead are its own."""
+    mother = """if True:
+        import subprocess, sys, time
+        print(subprocess.Popen([sys.executable, "-c", ""]).pid, flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen([sys.executable, "-c", mother], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        theirs = int(child.stdout.readline())
+        wait_for(lambda: is_dead(theirs))
+        found = keeper.family(os.getpid(), -1)
+        assert child.pid in found
+        assert theirs not in found
+        child.kill()
+        wait_for(lambda: is_dead(child.pid))
+        assert child.pid in keeper.family(os.getpid(), -1)
+
+
+def is_dead(pid: int) -> bool:
+    """Whether it has ended and nobody took its exit."""
+    return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] == "Z"

@@ -1604,6 +1604,14 @@ def test_otherwise(  # noqa: PLR0917 - as above
     assert text(found.code, **found.params)
 
 
+def test_why_a_runtime_saw_no_card_is_evidence(findings: Findings) -> None:
+    """The tool's own words, where it had any; where it lists none and says nothing, none."""
+    said = Observation(state=State.FAILED, text="hsa_init failed: no card", exit_status=1)
+    for rocminfo, evidence in ((said, ("hsa_init failed: no card",)), ("WSL detected.\n", ())):
+        found = findings("amd", WSL | {"tool:rocminfo": rocminfo}, "none")["wsl.amd_no_kfd"]
+        assert found.evidence == evidence
+
+
 @pytest.mark.parametrize(
     ("check", "host", "target", "changes", "reason"),
     [

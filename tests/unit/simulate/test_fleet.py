@@ -12,11 +12,12 @@ from heavylift.simulate.fleet import Failures, FleetSpec, Outcome, PoolSpec, Rou
 from heavylift.simulate.pace import Pace, Row
 from heavylift.simulate.pool import Room
 from heavylift.simulate.request import Request
-from heavylift.simulate.workload import Closed, Conversations, Shape
+from heavylift.simulate.workload import Closed, Conversations
+from heavylift.traffic.shape import TrafficShape
 
 PACE = Pace(prefill_floor_s=0.05, prefill_s_per_token=1e-4, rows=[Row(0.01, 1e-8, 0.0, 0.005)])
 ROOM = Room(tokens=100_000)
-TALK = Shape(
+TALK = TrafficShape(
     first_tokens=1500,
     first_spread=0.5,
     output_tokens=60,

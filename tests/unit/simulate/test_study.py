@@ -22,11 +22,12 @@ from heavylift.simulate.study import (
     one_run,
     racks_needed,
 )
-from heavylift.simulate.workload import Conversations, Shape
+from heavylift.simulate.workload import Conversations
 from heavylift.slo import parse_goals
+from heavylift.traffic.shape import TrafficShape
 
 STEP_S = 0.01
-SHAPE = Shape(first_tokens=1, first_spread=0, output_tokens=401, output_spread=0)
+SHAPE = TrafficShape(first_tokens=1, first_spread=0, output_tokens=401, output_spread=0)
 GOALS = parse_goals("e2e_mean=8s")
 
 
@@ -34,7 +35,7 @@ def run_all(jobs: Sequence[Job]) -> list[Outcome]:
     """Runs here, in turn."""
     outcomes = []
     for job in jobs:
-        assert isinstance(job.traffic, Shape)
+        assert isinstance(job.traffic, TrafficShape)
         source = Conversations(job.traffic, job.rate_per_s, random.Random(job.seed).random)
         outcomes.append(run(job.spec, source, job.stop, random.Random(0).random))
     return outcomes

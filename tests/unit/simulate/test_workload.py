@@ -5,24 +5,26 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import fields
 
 import pytest
 
 from heavylift.planning import Planning
 from heavylift.simulate.request import Request
-from heavylift.simulate.workload import Conversations, Shape, sizes_of
+from heavylift.simulate.workload import Conversations, sizes_of
 from heavylift.stats import mean, quantile
 from heavylift.traffic.draws import gamma
+from heavylift.traffic.shape import TrafficShape
 
 
-def shape(planning: Planning, name: str) -> Shape:
+def shape(planning: Planning, name: str) -> TrafficShape:
     """A shipped shape."""
     (entry,) = [s for s in planning.catalog.speed().shapes if s.id == name]
-    return Shape(**{field.name: getattr(entry, field.name) for field in fields(Shape)})
+    return entry.shape
 
 
-def played(made: Shape, stay: Callable[[Request], float], count: int = 30_000) -> list[Request]:
+def played(
+    made: TrafficShape, stay: Callable[[Request], float], count: int = 30_000
+) -> list[Request]:
     """Requests in order of arrival, each answered after `stay`; without the first tenth."""
     source = Conversations(made, 10.0, random.Random(4).random)
     arrivals = source.arrivals()

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from heavylift.errors import HeavyliftError
+from heavylift.telemetry import nvidia_links
 from heavylift.telemetry import nvidia_smi as smi
+from heavylift.telemetry.nvidia_fields import NvidiaGpu, NvidiaProcess
 
 Recorded = Callable[[str], str]
 MIB = 2**20
@@ -18,7 +20,7 @@ def test_query_reads_every_field(recorded: Recorded) -> None:
     report = smi.parse_query(recorded("nvidia_q.txt"))
     assert (report.driver_version, report.cuda_version) == ("580.95.05", "13.0")
     first = report.gpus[0]
-    assert first == smi.NvidiaGpu(
+    assert first == NvidiaGpu(
         index=0,
         name="NVIDIA H200",
         uuid="GPU-00000000-1111-2222-3333-444444444444",
@@ -50,8 +52,8 @@ def test_query_reads_every_field(recorded: Recorded) -> None:
         thermal_slowdown=True,
         power_brake=False,
         processes=(
-            smi.NvidiaProcess(pid=4242, name="VLLM::EngineCore", used_bytes=2000 * MIB, kind="C"),
-            smi.NvidiaProcess(pid=4243, name="VLLM::Worker_TP1", used_bytes=None, kind="C"),
+            NvidiaProcess(pid=4242, name="VLLM::EngineCore", used_bytes=2000 * MIB, kind="C"),
+            NvidiaProcess(pid=4243, name="VLLM::Worker_TP1", used_bytes=None, kind="C"),
         ),
     )
 
@@ -136,7 +138,7 @@ def test_list(recorded: Recorded) -> None:
 
 def test_topology_by_tabs(recorded: Recorded) -> None:
     """The matrix is read between cards; adapters, escapes and the legend are passed over."""
-    matrix = smi.parse_topology(recorded("nvidia_topo.txt"))
+    matrix = nvidia_links.parse_topology(recorded("nvidia_topo.txt"))
     assert matrix.gpus == (0, 1, 2)
     assert matrix.links[0, 1] == "NV4"
     assert matrix.links[1, 2] == "SYS"
@@ -146,19 +148,19 @@ def test_topology_by_tabs(recorded: Recorded) -> None:
 
 def test_topology_by_spaces(recorded: Recorded) -> None:
     """Older releases part columns by spaces."""
-    matrix = smi.parse_topology(recorded("nvidia_topo_spaces.txt"))
+    matrix = nvidia_links.parse_topology(recorded("nvidia_topo_spaces.txt"))
     assert matrix.links[0, 1] == matrix.links[1, 0] == "PHB"
 
 
 def test_nvlink(recorded: Recorded) -> None:
     """Active links have a rate, inactive ones are counted, a refusal is kept as said."""
-    first, second = smi.parse_nvlink(recorded("nvidia_nvlink.txt"))
+    first, second = nvidia_links.parse_nvlink(recorded("nvidia_nvlink.txt"))
     assert first.active_gb_per_s == (25.0, 25.0)
     assert first.inactive == 1
     assert second.active_gb_per_s == ()
     assert second.remark is not None
     assert "inActive" in second.remark
-    assert smi.parse_nvlink("\n") == ()
+    assert nvidia_links.parse_nvlink("\n") == ()
 
 
 def test_compute_apps(recorded: Recorded) -> None:
@@ -183,7 +185,7 @@ def test_version(recorded: Recorded) -> None:
         smi.parse_compute_apps,
         smi.parse_table,
         smi.parse_version,
-        smi.parse_topology,
+        nvidia_links.parse_topology,
     ],
 )
 def test_refusals_are_no_reports(parse: Callable[[str], object]) -> None:

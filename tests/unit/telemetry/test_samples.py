@@ -13,6 +13,7 @@ from heavylift.telemetry import (
     engine_host,
     infiniband,
     kfd,
+    nvidia_links,
     nvidia_smi,
     pci,
     proc,
@@ -53,7 +54,7 @@ def _nodes(text: str) -> tuple[Any, ...]:
 
 
 def _links(text: str) -> set[str]:
-    matrix = nvidia_smi.parse_topology(text)
+    matrix = nvidia_links.parse_topology(text)
     return {kind for (a, b), kind in matrix.links.items() if a != b}
 
 
@@ -178,18 +179,18 @@ READINGS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
         ["NVIDIA GeForce RTX 4080 SUPER"],
     ),
     "nvidia-smi_nvlink_s__h100-mig.txt": (
-        lambda text: [each.remark for each in nvidia_smi.parse_nvlink(text)],
+        lambda text: [each.remark for each in nvidia_links.parse_nvlink(text)],
         ["Nvlink queries are not supported for Devices in MIG mode"],
     ),
     "nvidia-smi_nvlink_s__h200.txt": (
-        lambda text: [each.active_gb_per_s for each in nvidia_smi.parse_nvlink(text)],
+        lambda text: [each.active_gb_per_s for each in nvidia_links.parse_nvlink(text)],
         [(26.562,) * 18],
     ),
     "nvidia-smi_nvlink_s__rtx-2080-super-windows.txt": (
-        lambda text: [each.active_gb_per_s for each in nvidia_smi.parse_nvlink(text)],
+        lambda text: [each.active_gb_per_s for each in nvidia_links.parse_nvlink(text)],
         [()],
     ),
-    "nvidia-smi_nvlink_status__a10.txt": (nvidia_smi.parse_nvlink, ()),
+    "nvidia-smi_nvlink_status__a10.txt": (nvidia_links.parse_nvlink, ()),
     "nvidia-smi_q_idle__h100-80gb-hbm3.txt": (
         lambda text: _gpu(nvidia_smi.parse_query(text)),
         ("NVIDIA H100 80GB HBM3", 81559, "590.48.01", False, 0, 0, 0),

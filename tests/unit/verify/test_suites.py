@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from heavylift.cli.text import keys
 from heavylift.devserver.bad import bad_server
 from heavylift.devserver.library import load
-from heavylift.devserver.obliging import example
+from heavylift.devserver.schema_examples import example
 from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.schema import FactKind, Golden

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from heavylift.locale.text import text
 from heavylift.records.plan import Plan, Segment
 from heavylift.web.bars import HEADROOM, Bars, bars
 from heavylift.web.planner import Planner
 from heavylift.web.question import Question
+from heavylift.web.render import tip
 
 RACKS = {
     "fits": Question(model="kimi-k3", on="8xMI355X", engine="atom", context=1 << 20),
@@ -78,3 +80,14 @@ def test_gpus_of_a_stage_are_those_of_its_tensor_ranks(planner: Planner) -> None
     """Two stages of eight: the first machine holds the first stage."""
     rows = bars(planner.plan(RACKS["stages"]))
     assert [bar.stage for bar in rows.bars] == [0] * 8 + [1] * 8
+
+
+def test_a_stretch_says_whether_it_may_be_or_is(drawn: tuple[Plan, Bars]) -> None:
+    """Only a stretch that is drawn paler says so; what is left has no need of a formula."""
+    plan, rows = drawn
+    for bar in rows.bars:
+        for piece in bar.pieces:
+            said = tip(plan, bar, piece)
+            assert f"GPU {bar.gpu}" in said
+            if piece.name != HEADROOM:
+                assert (text("web.bar.may_be") in said) is not piece.is_sure

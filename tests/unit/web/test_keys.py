@@ -10,6 +10,7 @@ from tests.unit.web.conftest import Site
 
 from heavylift.gateway.keys import Scope
 from heavylift.gateway.store import open_store
+from heavylift.locale.text import text
 from heavylift.web.serve import Settings
 
 
@@ -45,6 +46,10 @@ def test_any_other_key_shows_nothing(guarded: Site, keys: dict[str, str], name: 
     answer = guarded.get("/part/keys", Authorization=f"Bearer {presented}")
     assert "alice" not in answer.text
     assert "<table" not in answer.text
+    assert text("web.keys.refused") in answer.text
+    unasked = guarded.get("/part/keys").text
+    assert text("web.keys.needed") in unasked
+    assert text("web.keys.refused") not in unasked
 
 
 def test_a_key_in_an_address_opens_nothing(guarded: Site, keys: dict[str, str]) -> None:

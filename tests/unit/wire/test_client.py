@@ -369,7 +369,7 @@ def test_cancelling_a_chat_closes_its_socket(name: str) -> None:
 
     async def cancel(server: ScriptedServer, client: Client) -> Ending | None:
         task = asyncio.create_task(client.chat(STREAMED))
-        await asyncio.sleep(0.1)
+        await _until(lambda: server.open_chats == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -550,9 +550,9 @@ def test_an_unknown_model_and_a_long_prompt_are_told_apart() -> None:
 def test_a_server_killed_under_streams_breaks_them_and_then_refuses() -> None:
     """The third request kills the engine: two streams break, the next finds nobody."""
 
-    async def kill(_: ScriptedServer, client: Client) -> list[Failure | None]:
+    async def kill(server: ScriptedServer, client: Client) -> list[Failure | None]:
         streams = [asyncio.create_task(client.chat(STREAMED)) for _ in range(2)]
-        await asyncio.sleep(0.2)
+        await _until(lambda: sum(bool(record.sends) for record in server.records) == 2)
         killer = await client.chat(STREAMED)
         after = await client.chat(STREAMED)
         broken = await asyncio.gather(*streams)

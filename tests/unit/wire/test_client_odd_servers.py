@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 from aiohttp import web
+from tests.servers import answering
 
 from heavylift.errors import HeavyliftError
 from heavylift.wire import client as client_module
@@ -33,19 +34,10 @@ def against(
     """The result of `use` with a client of a server that answers everything with `handler`."""
 
     async def run() -> R:
-        application = web.Application()
-        application.router.add_route("*", "/{any:.*}", handler)
-        runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        try:
-            url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with answering(handler) as url:
             limits = Limits(connect_s=30.0, first_byte_s=30.0, gap_s=30.0)
             async with Client(Endpoint.parse(url), limits=limits) as client:
                 return await use(client)
-        finally:
-            await runner.cleanup()
 
     return asyncio.run(run())
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from heavylift.cli import recipe_words as words
 from heavylift.cli.pages import recipe_checklist as checklist
 from heavylift.cli.text import keys, text
+from heavylift.facts.catalog import Catalog
 from heavylift.recipe.targets.records import Rendering, Stage
 from heavylift.records.launch import LaunchSpec
 from heavylift.records.recipe import Recipe
@@ -100,8 +101,8 @@ def _after(recipe: Recipe, spec: LaunchSpec) -> Iterator[str]:
 
 
 def _together(recipe: Recipe, spec: LaunchSpec) -> Iterator[str]:
-    grows = recipe.plan.state_bytes_per_sequence > 0
-    if spec.topology != _SPLIT and grows and recipe.engine in ("vllm", "sglang"):
+    has_state = recipe.plan.state_bytes_per_sequence > 0
+    if spec.topology != _SPLIT and has_state and Catalog().serving(recipe.engine).splits:
         yield f"## {text('readme.together')}"
         yield text("readme.together.text")
 

@@ -79,16 +79,10 @@ def _model(found: Found) -> str:
 
 
 def _engine(found: Found) -> str:
-    if found.spec is not None:
-        return found.spec.engine
-    if found.plan is not None:
-        return found.plan.engine
-    return "" if found.release is None else found.release.engine
+    told = found.spec or found.plan or found.release
+    return "" if told is None else told.engine
 
 
 def _version(found: Found) -> str:
-    if found.spec is not None:
-        return found.spec.engine_version
-    if found.plan is not None:
-        return found.plan.engine_version
-    return "" if found.release is None else found.release.engine_version
+    told = found.spec or found.plan or found.release
+    return "" if told is None else told.engine_version

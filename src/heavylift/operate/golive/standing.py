@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -191,30 +192,25 @@ def _names(runs: list[RunState]) -> str:
 
 
 def _loaded(run: RunState, spec: LaunchSpec | None, bound: dict[str, str]) -> Iterator[Proof]:
-    at = run.ready_at or run.phase_at or run.started_at
-    log = run.processes[0].log if run.processes else None
+    start = _untold("load", run)
     if run.ready_s is not None:
-        yield Proof(
-            kind="load",
+        yield replace(
+            start,
             outcome=Outcome.PASSED,
             reason="load_passed",
-            at=at,
             params={
                 "seconds": round(run.ready_s, 1),
                 "deadline": None if spec is None else spec.deadline_s,
                 "restarts": run.restarts,
             },
-            path=log,
             bound=bound,
         )
     elif run.failure is not None:
-        yield Proof(
-            kind="load",
+        yield replace(
+            start,
             outcome=Outcome.FAILED,
             reason="load_failed",
-            at=at,
             params={"code": run.failure.code, "phase": run.failure.phase or str(run.phase)},
-            path=log,
             bound=bound,
         )
 
@@ -223,36 +219,42 @@ def _remembered(run: RunState, bound: dict[str, str]) -> Iterator[Proof]:
     """Planned against observed, by the findings that the start's log gave."""
     own = [each for each in run.findings if each.code.startswith(_MEMORY)]
     bad = [each for each in own if each.severity in (Severity.WARN, Severity.FAIL)]
-    log = run.processes[0].log if run.processes else None
-    at = run.ready_at or run.phase_at or run.started_at
+    start = _untold("memory", run)
     if bad:
         first = bad[0]
-        yield Proof(
-            kind="memory",
+        yield replace(
+            start,
             outcome=Outcome.FAILED,
             reason="memory_failed",
-            at=at,
             params={
                 "count": len(bad),
                 "term": first.subject,
                 "observed": _readable(first.observed),
                 "expected": _readable(first.expected),
             },
-            path=log,
             bound=bound,
         )
     elif run.receipt_digest is not None:
-        yield Proof(
-            kind="memory",
+        yield replace(
+            start,
             outcome=Outcome.PASSED,
             reason="memory_passed",
-            at=at,
             params={"receipt": run.receipt_digest[:19]},
-            path=log,
             bound=bound,
         )
     elif run.ready_s is not None:
-        yield Proof(kind="memory", outcome=Outcome.OPEN, reason="memory_untold", at=at, path=log)
+        yield start
+
+
+def _untold(kind: str, run: RunState) -> Proof:
+    """What a start says of `kind` as long as it says nothing: when, and in which log."""
+    return Proof(
+        kind=kind,
+        outcome=Outcome.OPEN,
+        reason=f"{kind}_untold",
+        at=run.ready_at or run.phase_at or run.started_at,
+        path=run.processes[0].log if run.processes else None,
+    )
 
 
 def _readable(value: Scalar) -> Scalar:

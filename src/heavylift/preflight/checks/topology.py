@@ -17,8 +17,7 @@ from heavylift.preflight.checks.outcome import (
 )
 from heavylift.preflight.checks.view import AMD, NVIDIA, View, number_of
 from heavylift.records.finding import Severity
-from heavylift.telemetry import amd_smi, kfd
-from heavylift.telemetry import nvidia_smi as smi
+from heavylift.telemetry import amd_smi, kfd, nvidia_links
 from heavylift.telemetry.kernel_log import KernelEventKind
 from heavylift.telemetry.proc import parse_cpu_list
 from heavylift.units import format_gib
@@ -163,7 +162,7 @@ def links(view: View, _check: CheckFacts) -> Outcome:
 def _slow_pairs(view: View) -> list[tuple[str, str]]:
     """Pairs of cards that are joined by something slower than their vendor's link."""
     if NVIDIA in view.vendors:
-        matrix = view.parsed(smi.parse_topology, "tool:nvidia-smi topo -m")
+        matrix = view.parsed(nvidia_links.parse_topology, "tool:nvidia-smi topo -m")
         if len(matrix.gpus) < 2:  # noqa: PLR2004 - a pair
             raise NotApplicableError("one_gpu")
         return [
