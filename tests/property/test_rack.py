@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from heavylift.errors import HeavyliftError
@@ -31,7 +31,8 @@ def test_a_count_before_a_card_reads_back(count: int, sign: str, name: str) -> N
 
 @given(counts, st.sampled_from([":", " x ", " X", " x", "×", " * "]), names)
 def test_a_count_behind_a_card_reads_back(count: int, sign: str, name: str) -> None:
-    """`B300:8`, `B300 x 8`, `B300×8`."""
+    """`B300:8`, `B300 x 8`, `4080 x 8`; of two numbers like a card's the first is the count."""
+    assume(not name.isdigit() or count < 1000)
     text = f"{name}{sign}{count}"
     assert parse_rack(text) == RackText(text, name, count, None)
 

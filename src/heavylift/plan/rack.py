@@ -63,25 +63,28 @@ def parse_rack(text: str) -> RackText:
 
     Raises PLAN001 when it is no rack or a count is zero, PLAN005 when it has more than `MOST_GPUS`.
     """
-    stripped = plain_width(text).strip()
-    stripped = _COUNTED_AFTER.sub(r":\1", stripped)
-    stripped = _COUNTED_BEFORE.sub(r"\1x", stripped)
-    first, last = _COUNT_FIRST.fullmatch(stripped), _COUNT_LAST.fullmatch(stripped)
-    if match := _NODES_COUNT.fullmatch(stripped):
-        gpu, count, nodes = match[3], _count(text, match[2]), _count(text, match[1])
-    elif last and _NUMBERED.fullmatch(last[1]):
-        gpu, count, nodes = last[1], _count(text, last[2]), None
-    elif first:
-        gpu, count, nodes = first[2], _count(text, first[1]), None
-    elif last:
-        gpu, count, nodes = last[1], _count(text, last[2]), None
-    else:
-        gpu, count, nodes = stripped, None, None
+    nodes, count, gpu = _taken_apart(text)
     if not _is_card(gpu) or count == 0 or nodes == 0:
         raise HeavyliftError("PLAN001", {"text": text})
     if count is not None and count * (nodes or 1) > MOST_GPUS:
         raise _too_many(text)
     return RackText(text, gpu, count, nodes)
+
+
+def _taken_apart(text: str) -> tuple[int | None, int | None, str]:
+    """Machines, cards of each and the card's name, as far as they are written."""
+    stripped = plain_width(text).strip()
+    stripped = _COUNTED_AFTER.sub(r":\1", stripped)
+    stripped = _COUNTED_BEFORE.sub(r"\1x", stripped)
+    if match := _NODES_COUNT.fullmatch(stripped):
+        return _count(text, match[1]), _count(text, match[2]), match[3]
+    first, last = _COUNT_FIRST.fullmatch(stripped), _COUNT_LAST.fullmatch(stripped)
+    # A card can be a number: `4080 x 2` are two of them.
+    if first and not (last and _NUMBERED.fullmatch(last[1]) and not _is_card(first[2])):
+        return None, _count(text, first[1]), first[2]
+    if last:
+        return None, _count(text, last[2]), last[1]
+    return None, None, stripped
 
 
 def _count(text: str, digits: str) -> int:
