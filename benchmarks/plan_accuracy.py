@@ -2,10 +2,12 @@
 
     python benchmarks/plan_accuracy.py                     the cases in benchmarks/accuracy
     python benchmarks/plan_accuracy.py --cases FILE.jsonl  the same on others
-    python benchmarks/plan_accuracy.py --write             write benchmarks/accuracy_results.md
+    python benchmarks/plan_accuracy.py --write             write benchmarks/accuracy_results.md and
+                                                           accuracy_unseen.md
 
-A case that cannot be planned is counted and names the fact that is missing. An error is relative to
-what was measured; 0 inside a planned interval.
+`unseen.jsonl` holds starts that were collected after the facts were written. A case that cannot be
+planned is counted and names the fact that is missing. An error is relative to what was measured; 0
+inside a planned interval.
 """
 
 from __future__ import annotations
@@ -32,7 +34,17 @@ from scoring import (  # noqa: E402
 
 from heavylift.planning import Planning  # noqa: E402
 
+CASES: Final = HERE / "accuracy" / "cases.jsonl"
 RESULTS: Final = HERE / "accuracy_results.md"
+UNSEEN: Final = HERE / "accuracy" / "unseen.jsonl"
+UNSEEN_RESULTS: Final = HERE / "accuracy_unseen.md"
+# What they were planned as before anything was learned from them.
+_FIRST_READING: Final = """\
+The facts were mended after a first reading of these: it planned 22 of 29 weights (median 2.59 %,
+worst 27.8 %) and 29 of 44 caches, and called u028 `fits`, which ran out of memory; u002, which it
+could not plan, is called so now. Both had sized a sound pool: what their warm-up took after that is
+in no rule yet, and their verdict is not judged below.
+"""
 _LARGE: Final = 1000
 _TITLES: Final = {
     "weights": "weights, GiB on a GPU",
@@ -44,23 +56,35 @@ _TITLES: Final = {
 def main() -> int:
     """Prints the report, or writes it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=Path, default=HERE / "accuracy" / "cases.jsonl")
+    parser.add_argument("--cases", type=Path, default=CASES)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    results = score_all(read_cases(given.cases), Planning())
-    report = "\n".join(lines(results))
     if given.write:
-        RESULTS.write_text(report + "\n")
+        RESULTS.write_text(report(CASES))
+        title = "Plans against starts collected afterwards"
+        UNSEEN_RESULTS.write_text(report(UNSEEN, title, _FIRST_READING))
     else:
-        print(report)
+        print(report(given.cases), end="")
     return 0
 
 
+def report(cases: Path, title: str = "Plans against measured starts", said: str = "") -> str:
+    """The report on a file of cases; what rivals say is beside the cases of this folder."""
+    planning = Planning()
+    found = [
+        f"# {title}",
+        "",
+        *([said] if said else []),
+        *lines(score_all(read_cases(cases), planning)),
+    ]
+    if cases == CASES:
+        found += ["", *rival_lines(planning)]
+    return "\n".join(found) + "\n"
+
+
 def lines(results: Sequence[Result]) -> Iterator[str]:
-    """The report, in Markdown."""
+    """What a report says of starts, in Markdown."""
     exact = [each for each in results if each.case.evidence in EXACT]
-    yield "# Plans against measured starts"
-    yield ""
     yield f"`make bench-accuracy`: {len(results)} starts, of which {len(exact)} by log or table."
     yield ""
     yield from _summary_table(exact)
@@ -73,8 +97,6 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
         yield from _cases_of(results, term, title)
         yield ""
     yield from _excluded(results)
-    yield ""
-    yield from rival_lines(Planning())
 
 
 def summaries(results: Iterable[Result]) -> dict[str, Summary]:

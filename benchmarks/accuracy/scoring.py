@@ -12,7 +12,7 @@ from cases import GGUF_ENGINES, Case
 
 from heavylift.errors import HeavyliftError
 from heavylift.plan.planner import Knowledge
-from heavylift.planning import Planning
+from heavylift.planning import Planning, as_started
 from heavylift.records.plan import Plan, PlanRequest
 from heavylift.units import GIB
 
@@ -105,7 +105,7 @@ def plan_of(case: Case, planning: Planning) -> tuple[Plan, bool]:
         drafter=case.drafter,
         vision=False if case.text_only else None,
     )
-    return planning.plan(request, knowledge, with_fixes=False), named
+    return as_started(planning.plan(request, knowledge, with_fixes=False), knowledge), named
 
 
 def _knowledge(case: Case, planning: Planning) -> Knowledge:

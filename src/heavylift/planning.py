@@ -63,6 +63,8 @@ from heavylift.facts.schema import (
 )
 from heavylift.inspecting import Reach, is_path, read_hub, read_quantisation
 from heavylift.plan import compare as comparing
+from heavylift.plan.assemble import TOO_FEW_BLOCKS
+from heavylift.plan.defaults import takes_whole_context
 from heavylift.plan.fit import capability, fit_model
 from heavylift.plan.fixes import fixes
 from heavylift.plan.have import Have, of_rack, parse_have
@@ -83,7 +85,15 @@ from heavylift.plan.subject import HOST_VENDOR, UNNAMED_VENDOR, ModelKnowledge
 from heavylift.plan.thumb import rules_of_thumb
 from heavylift.plan.variants import variant_table
 from heavylift.records.fit import FitList, FitMiss, FitRow
-from heavylift.records.plan import Capacity, Note, Plan, PlanRequest, Rack, SmallerRack
+from heavylift.records.plan import (
+    Capacity,
+    Note,
+    Plan,
+    PlanRequest,
+    PlanVerdict,
+    Rack,
+    SmallerRack,
+)
 from heavylift.records.receipt import Receipt
 from heavylift.records.search import Searched
 from heavylift.records.variants import VariantTable
@@ -550,7 +560,7 @@ class Planning:
         found = self._with_share(found, knowledge)
         if not with_fixes:
             return found
-        found = _with_whole_context(found, knowledge)
+        found = as_started(found, knowledge)
         return replace(found, fixes=fixes(found, knowledge))
 
     def _with_share(self, plan: Plan, knowledge: Knowledge) -> Plan:
@@ -832,12 +842,22 @@ class Planning:
         return gpu, node
 
 
+def as_started(plan: Plan, knowledge: Knowledge) -> Plan:
+    """A plan as a start by its words alone finds it: an engine that refuses such a start, although
+    what was planned fits once it is given the limits, is no better than tight.
+    """
+    plan = _with_whole_context(plan, knowledge)
+    return _tight(plan) if any(note.code == TOO_FEW_BLOCKS for note in plan.notes) else plan
+
+
 def _with_whole_context(plan: Plan, knowledge: Knowledge) -> Plan:
     """A plan that nobody stated a context for: whether the model's whole one holds as well, which
-    engines take that are given no limit.
+    engines take that are given none. Some refuse to start where one sequence of it does not fit:
+    their `context_tokens` default is the model's.
     """
     most = knowledge.model.model.max_context.value
-    if plan.request.context_tokens is not None or not plan.verdict.is_positive:
+    capacity = plan.capacity_verdict
+    if plan.request.context_tokens is not None or capacity is Capacity.DOES_NOT_FIT:
         return plan
     # What a start measured was measured at its own context.
     if plan.context_tokens == most or plan.rack.parts or plan.receipt is not None:
@@ -846,9 +866,28 @@ def _with_whole_context(plan: Plan, knowledge: Knowledge) -> Plan:
     whole = plan_on_layout(request, knowledge, plan.engine, plan.layout)
     if whole is None or whole.capacity_verdict is Capacity.FITS:
         return plan
+    engine = knowledge.engines[plan.engine]
     params: dict[str, Scalar] = {"context": plan.context_tokens, "whole": most}
-    note = Note(code=f"whole_context_{whole.capacity_verdict}", params=params)
-    return replace(plan, notes=(*plan.notes, note))
+    if not takes_whole_context(engine):
+        if not plan.verdict.is_positive:
+            return plan
+        note = Note(code=f"whole_context_{whole.capacity_verdict}", params=params)
+        return replace(plan, notes=(*plan.notes, note))
+    params["engine"] = engine.title
+    note = Note(code=f"start_context_{whole.capacity_verdict}", params=params)
+    return _tight(replace(plan, notes=(*plan.notes, note)))
+
+
+def _tight(plan: Plan) -> Plan:
+    """A plan that holds what was asked for, and no start without its limits."""
+    if plan.capacity_verdict is Capacity.DOES_NOT_FIT:
+        return plan
+    fits = plan.verdict is PlanVerdict.FITS
+    return replace(
+        plan,
+        verdict=PlanVerdict.TIGHT if fits else plan.verdict,
+        capacity_verdict=Capacity.TIGHT,
+    )
 
 
 def _by_config(

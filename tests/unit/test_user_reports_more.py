@@ -110,10 +110,8 @@ def test_p33_how_accurate_it_is_is_measured_and_printed() -> None:
     paths = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "accuracy")]
     sys.path[:0] = paths
     try:
-        report = import_module("plan_accuracy")
-        cases, scoring = import_module("cases"), import_module("scoring")
-        found = cases.read_cases(ROOT / "benchmarks" / "accuracy" / "cases.jsonl")
-        made = "\n".join(report.lines(scoring.score_all(found, Planning()))) + "\n"
+        benchmark = import_module("plan_accuracy")
+        made = benchmark.report(benchmark.CASES)
     finally:
         for path in paths:
             sys.path.remove(path)

@@ -504,12 +504,14 @@ class ExpertPaddingRule(Rule):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MoeBackendRule(Rule):
     """A kernel family for the experts: each rank's part of the inner dimension is rounded up to
-    `intermediate_multiple`. `default` = taken when nobody names one, in this scope.
-    `spreads_only` = takes whole experts, so needs expert parallelism.
+    `intermediate_multiple`, and the dimension that experts read and write to `hidden_multiple`.
+    `default` = taken when nobody names one, in this scope. `spreads_only` = takes whole experts, so
+    needs expert parallelism.
     """
 
     name: str
     intermediate_multiple: int
+    hidden_multiple: int = 1
     default: bool = False
     spreads_only: bool = False
 
@@ -518,11 +520,11 @@ class MoeBackendRule(Rule):
 class ShardOverrideRule(Rule):
     """A role the engine treats otherwise than the family says.
 
-    `when`: `always`; `data_parallel`: more than one data parallel rank; or `sequence_parallel`: one
-    pipeline stage, experts spread over more than one tensor rank, and data parallelism or one of
-    `backends`. `shard` may also be `all_ranks`: split over tensor times data parallel ranks.
-    `tensors` are the only ones of the role (`*` = any part of a name; empty = all); `divides` names
-    a dimension that the tensor size must divide.
+    `when`: `always`; `data_parallel`: more than one data parallel rank; `no_data_parallel`: a
+    single one; or `sequence_parallel`: one pipeline stage, experts spread over more than one tensor
+    rank, and data parallelism or one of `backends`. `shard` may also be `all_ranks`: split over
+    tensor times data parallel ranks. `tensors` are the only ones of the role (`*` = any part of a
+    name; empty = all); `divides` names a dimension that the tensor size must divide.
     """
 
     role: str
@@ -565,8 +567,9 @@ class CacheRule(Rule):
     before anything runs. `states_for_max_num_seqs`: states of all allowed sequences are set aside
     at the start. `context_shared`: the engine's context setting is one pot for all sequences.
     `window_shared`: the windows of all sequences lie in one cache, with room for one batch.
-    `strategies` are the engine's ways to keep states, by name: the states each sets aside for a
-    sequence, in place of `state_units_high`.
+    `blocks_for_max_num_seqs`: a start is refused that has fewer blocks than sequences it may admit,
+    where states lie in blocks. `strategies` are the engine's ways to keep states, by name: the
+    states each sets aside for a sequence, in place of `state_units_high`.
     """
 
     layout: str
@@ -578,6 +581,7 @@ class CacheRule(Rule):
     reserved_states: int = 0
     state_to_kv_ratio: float | None = None
     states_for_max_num_seqs: bool = False
+    blocks_for_max_num_seqs: bool = False
     context_shared: bool = False
     window_shared: bool = False
     window_to_full_ratio: float | None = None
@@ -662,17 +666,20 @@ class LayoutRule(Rule):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryRule(Rule):
-    """Memory of one rank beside weights, KV and state.
+    """Memory of one rank beside the checkpoint's tensors, KV and state.
 
-    `segment`: `workspace` or `outside_pool`. `low` and `high` are bytes, as expressions over the
+    `segment`: `workspace`, `outside_pool`, or `weights` for what the engine makes of those tensors
+    and keeps beside them. `low` and `high` are bytes, as expressions over the
     model's dimensions and the workload (`tensor_parallel_size`, `max_num_batched_tokens`,
-    `max_num_seqs`, `ranks`, …). No `high` = no upper bound is known.
+    `max_num_seqs`, `ranks`, …). No `high` = no upper bound is known. `backends`: only with one of
+    these MoE backends.
     """
 
     id: str
     segment: str
     low: str | int
     high: str | int | None = None
+    backends: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,8 @@ class RankNumbers:
     Sizes are counts of ranks; `visible_bytes` is the card's memory; `vision` and `receives` (a
     stage after the first) are 0 or 1; layers count from 0 and `end_layer` is excluded.
     `rank_experts` and `rank_expert_width` are the routed experts a rank holds and their columns
-    there. None = nobody stated it, or the model has none: a rule that needs it is unknown.
+    there; `model_context` is the longest context of the model. None = nobody stated it, or the
+    model has none: a rule that needs it is unknown.
     """
 
     tensor_parallel_size: int
@@ -36,6 +37,7 @@ class RankNumbers:
     rank_expert_width: int | None = None
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
+    model_context: int = 1
 
     def stated(self) -> dict[str, int]:
         """The numbers that are known, by name."""
@@ -50,10 +52,15 @@ LEAST_RESERVE: Final[Mapping[str, int]] = {
     "ranks": 1,
     "captured_batches": 1,
     "captured_prefills": 0,
+    "prefill_graphs": 0,
+    "spread_batches": 0,
+    "wide_spread_batches": 0,
 }
 """What the expression of a computed memory fraction (`default_reserved`) may name, as small as it
 gets. `captured_batches`: the most sequences a decode graph is captured for; `captured_prefills`:
-how many sizes of prefill one is captured for.
+how many sizes of prefill one is captured for; `prefill_graphs`: 1 where any is; `spread_batches`:
+captured batches times data parallel ranks where there are several, `wide_spread_batches` the same
+of large ones.
 """
 
 LEAST: Final = RankNumbers(
@@ -95,6 +102,7 @@ LATER_STAGE: Final = RankNumbers(
     rank_expert_width=256,
     max_num_batched_tokens=8192,
     max_num_seqs=256,
+    model_context=2**20,
 )
 """The second of two stages in ordinary service; tensor size 1, which divides any model."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from heavylift.errors import Scalar
 from heavylift.plan.cache_parts import bytes_per_token, state_parts_of, token_parts
-from heavylift.plan.capacity import capacity, most_kv_tokens
+from heavylift.plan.capacity import capacity, most_kv_tokens, state_blocks
 from heavylift.plan.memory import (
     Memory,
     capacity_verdict,
@@ -24,16 +26,20 @@ from heavylift.records.plan import (
     Capacity,
     HostNeeds,
     Layout,
+    Note,
     PerGpu,
     Plan,
     PlanRequest,
     PlanVerdict,
+    ResolvedDefault,
     Segment,
     Status,
     Support,
     Totals,
 )
 from heavylift.records.ranges import Interval
+
+TOO_FEW_BLOCKS: Final = "too_few_state_blocks"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +191,9 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
         page_bytes=account.cache.page_bytes,
         limits=limits(account),
         fixes=(),
-        defaults=subject.defaults,
+        defaults=_defaults(subject, account),
         rejected=(),
-        notes=notes(subject, layout, fits, known),
+        notes=(*notes(subject, layout, fits, known), *_too_few_blocks(subject, account)),
         totals=_totals(account, layout),
         host=HostNeeds(
             disk_bytes=size,
@@ -202,6 +208,31 @@ def plan_candidate(weighed: Candidate, request: PlanRequest) -> Plan:
         checkpoint_bytes=size,
         checkpoint_tensors=inventory.tensors if inventory is not None else None,
         receipt=None if subject.receipt is None else subject.receipt.taken_at or "log",
+    )
+
+
+def _too_few_blocks(subject: Subject, account: Memory) -> Iterator[Note]:
+    """The engine does not start for want of a block for each sequence it may admit."""
+    blocks, wanted = state_blocks(subject, account), subject.max_num_seqs or 0
+    if blocks is not None and blocks < wanted:
+        params: dict[str, Scalar] = {
+            "engine": subject.engine.title,
+            "sequences": wanted,
+            "blocks": blocks,
+        }
+        yield Note(code=TOO_FEW_BLOCKS, params=params)
+
+
+def _defaults(subject: Subject, account: Memory) -> tuple[ResolvedDefault, ...]:
+    """What was taken, with the memory fraction as the engine works it out in this layout."""
+    if subject.captured_batches is None:
+        return subject.defaults
+    pool = account.budgets[0]
+    return tuple(
+        replace(each, value=pool.fraction)
+        if each.name == pool.name and pool.fraction is not None
+        else each
+        for each in subject.defaults
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from heavylift.plan.memory import Account, Memory
 from heavylift.plan.stages import Stage
 from heavylift.plan.subject import Subject
+from heavylift.plan.unified_pages import UnifiedPages
 from heavylift.records.plan import Layout, PlanCapacity, Segment
 from heavylift.records.ranges import Interval
 
@@ -64,6 +65,22 @@ def most_kv_tokens(layout: Layout, memory: Memory) -> int:
         for account in memory.accounts
     )
     return tokens * layout.data_parallel_size
+
+
+def state_blocks(subject: Subject, memory: Memory) -> int | None:
+    """The most blocks that states may lie in, where the engine wants one for every sequence that it
+    may admit before it starts; None elsewhere.
+    """
+    rule = subject.scope.first(subject.engine.caches)
+    cache = memory.cache
+    if rule is None or not rule.blocks_for_max_num_seqs or not isinstance(cache, UnifiedPages):
+        return None
+    found = [
+        cache.blocks_of_states(account.stage, _room(account, memory, careful=False))
+        for account in memory.accounts
+    ]
+    held = [blocks for blocks in found if blocks is not None]
+    return min(held) if held else None
 
 
 def _times(interval: Interval, factor: int) -> Interval:

@@ -7,21 +7,21 @@ from dataclasses import replace
 from typing import Final
 
 from heavylift.errors import HeavyliftError, Scalar
-from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import (
-    BudgetRule,
     DefaultRule,
     EngineFacts,
     EngineVersion,
     GpuFacts,
     KvDtypeRule,
+    MoeBackendRule,
     NodeFacts,
     RecipeFacts,
     VariantFacts,
 )
+from heavylift.plan.fraction import computed_fraction
 from heavylift.plan.rules import Scope, find_version, nearest_version
 from heavylift.plan.subject import ModelKnowledge, Same, Subject
-from heavylift.records.plan import PlanRequest, Rack, ResolvedDefault
+from heavylift.records.plan import Layout, PlanRequest, Rack, ResolvedDefault
 from heavylift.records.receipt import Receipt
 from heavylift.units import GIB
 
@@ -88,7 +88,8 @@ def resolve(
     batched = filling.number("max_num_batched_tokens", request.max_num_batched_tokens)
     seqs = filling.sequences(concurrency)
     dtype = filling.kv_dtype(variant)
-    backend, multiple = filling.moe_backend()
+    backend = filling.moe_backend()
+    fraction = filling.fraction(batched, vision=vision)
     return Subject(
         knowledge=knowledge,
         variant=variant,
@@ -107,11 +108,13 @@ def resolve(
         draft_tokens=request.draft_tokens,
         drafter=request.drafter,
         state_strategy=filling.state_strategy(),
-        gpu_memory_utilization=filling.fraction(batched, vision=vision),
+        gpu_memory_utilization=fraction,
+        captured_batches=filling.captured_batches,
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,
-        moe_backend=backend,
-        moe_backend_multiple=multiple,
+        moe_backend=None if backend is None else backend.name,
+        moe_backend_multiple=None if backend is None else backend.intermediate_multiple,
+        moe_backend_hidden_multiple=None if backend is None else backend.hidden_multiple,
         vision=vision,
         defaults=tuple(filling.taken),
         receipt=receipt,
@@ -128,6 +131,13 @@ def with_kv_dtype(subject: Subject, dtype: KvDtypeRule) -> Subject:
         kv_scale_bytes=dtype.scale_bytes_per_vector,
         defaults=tuple(each for each in subject.defaults if each.name != "kv_cache_dtype"),
     )
+
+
+def takes_whole_context(engine: EngineFacts) -> bool:
+    """True for an engine that plans one sequence of the model's whole context where nobody states a
+    limit, and does not start where its pool is smaller.
+    """
+    return any(rule.name == "context_tokens" and rule.value is None for rule in engine.defaults)
 
 
 def _reads(engine: EngineFacts, variant: VariantFacts) -> bool:
@@ -156,6 +166,8 @@ class _Filling:
         self._recipes = recipes_for(knowledge, engine.id, gpu, request.rack)
         self._settings = _settings(self._recipes)
         self.taken: list[ResolvedDefault] = []
+        # Known where the memory fraction is the engine's own to work out, layout by layout.
+        self.captured_batches: int | None = None
         version, self.version_text, self.version_is_read = self._version()
         self.scope = self._scope(version)
 
@@ -367,23 +379,22 @@ class _Filling:
         params = {"dtype": wanted, "engine": self._engine.title, "offered": names}
         raise HeavyliftError("PLAN013", params)
 
-    def moe_backend(self) -> tuple[str | None, int | None]:
-        """The MoE backend and its multiple; neither for a model without experts, or where nothing
-        is known of this card. Raises PLAN014 when the engine has none of that name here.
+    def moe_backend(self) -> MoeBackendRule | None:
+        """The MoE backend; None for a model without experts, or where nothing is known of this
+        card. Raises PLAN014 when the engine has none of that name here.
         """
         if "experts" not in self._knowledge.model.dims:
-            return None, None
+            return None
         backends = self.scope.all(self._engine.moe_backends)
         wanted = self._word("moe_backend", self._request.moe_backend)
         if wanted in (None, "auto"):
             usual = next((backend for backend in backends if backend.default), None)
-            if usual is None:
-                return None, None
-            self._take("moe_backend", usual.name, "engine", usual.source)
-            return usual.name, usual.intermediate_multiple
+            if usual is not None:
+                self._take("moe_backend", usual.name, "engine", usual.source)
+            return usual
         for backend in backends:
             if backend.name == wanted.lower():
-                return backend.name, backend.intermediate_multiple
+                return backend
         names = ", ".join(dict.fromkeys(backend.name for backend in backends))
         params = {"backend": str(wanted), "engine": self._engine.title, "offered": names}
         raise HeavyliftError("PLAN014", params)
@@ -417,26 +428,19 @@ class _Filling:
         if vision and rule.default_with_vision is not None:
             default = rule.default_with_vision
         if default is None and rule.default_reserved is not None and batched is not None:
-            default = self._computed_fraction(rule, rule.default_reserved, batched, vision=vision)
+            self.captured_batches = self._captured_batches()
+            default = computed_fraction(
+                rule,
+                self._gpu.memory_visible.value,
+                batched=batched,
+                ranks=self._request.rack.gpu_count,
+                captured_batches=self.captured_batches,
+                vision=vision,
+                layout=Layout(),
+            )
         if default is not None:
             self._take(rule.fraction_flag, default, "engine", rule.source)
         return default
-
-    def _computed_fraction(
-        self, rule: BudgetRule, expression: str, batched: int, *, vision: bool
-    ) -> float:
-        total = self._gpu.memory_visible.value
-        names = {
-            "max_num_batched_tokens": max(batched, rule.least_chunk_tokens),
-            "ranks": self._request.rack.gpu_count,
-            "captured_batches": self._captured_batches(),
-            "captured_prefills": sum(size <= batched for size in rule.prefill_captures),
-        }
-        reserved = evaluate(expression, names)
-        if total > rule.floor_over_gib * GIB:
-            reserved = max(reserved, rule.default_reserved_floor_bytes)
-        fraction = round((total - reserved) / total, 3)
-        return fraction * (rule.default_vision_factor if vision else 1.0)
 
 
 _Settings = Mapping[str, tuple[int | float | str, RecipeFacts]]

@@ -12,6 +12,7 @@ from functools import cached_property
 from heavylift.facts.schema import FactKind, GpuFacts
 from heavylift.plan.arithmetic import ceil_div
 from heavylift.plan.cache import CacheModel, cache_model
+from heavylift.plan.fraction import fraction_in
 from heavylift.plan.receipts import with_measured
 from heavylift.plan.stages import Stage, stages
 from heavylift.plan.subject import Subject
@@ -172,11 +173,11 @@ def memory(subject: Subject, layout: Layout) -> Memory:
             for account in accounts
         )
     if not subject.cards:
-        alike = budgets(subject, accounts, subject.gpu)
+        alike = budgets(subject, layout, accounts, subject.gpu)
         by_stage = (alike,) * len(accounts)
     else:
         by_stage = tuple(
-            budgets(subject, (account,), _least_card(subject, layout, account.stage))
+            budgets(subject, layout, (account,), _least_card(subject, layout, account.stage))
             for account in accounts
         )
     return Memory(
@@ -194,11 +195,13 @@ def capacity_at_best(subject: Subject, layout: Layout) -> Capacity:
     stage, weights = subject.knowledge.remembered(
         ("heaviest", subject.weights_key, layout), lambda: _heaviest(subject, layout)
     )
-    if weights > _most_for_weights(subject):
+    if weights > _most_for_weights(subject, layout):
         return Capacity.DOES_NOT_FIT
     account = _account(subject, layout, stage, _cache(subject, layout))
     # What is free after load on this stage alone is no less than on the one that leaves least.
-    return _worst_of(_against(account, each) for each in budgets(subject, (account,), subject.gpu))
+    return _worst_of(
+        _against(account, each) for each in budgets(subject, layout, (account,), subject.gpu)
+    )
 
 
 def _heaviest(subject: Subject, layout: Layout) -> tuple[Stage, int]:
@@ -207,11 +210,11 @@ def _heaviest(subject: Subject, layout: Layout) -> tuple[Stage, int]:
     return max(weights, key=lambda each: each[1])
 
 
-def _most_for_weights(subject: Subject) -> int:
+def _most_for_weights(subject: Subject, layout: Layout) -> int:
     """What no weights of a rank that fits are above: the pool's budget where they lie in it."""
     visible = subject.gpu.memory_visible.value
     rule = subject.scope.first(subject.engine.budgets)
-    fraction = subject.gpu_memory_utilization
+    fraction = None if rule is None else fraction_in(subject, rule, layout)
     if rule is None or fraction is None or rule.base in ("none", "free_after_load"):
         return visible
     return min(visible, int(visible * fraction)) if Segment.WEIGHTS in rule.inside else visible
@@ -360,7 +363,9 @@ def _sum(parts: Sequence[Part]) -> int:
     return sum(part.bytes for part in parts)
 
 
-def budgets(subject: Subject, accounts: Sequence[Account], card: GpuFacts) -> tuple[Budget, ...]:
+def budgets(
+    subject: Subject, layout: Layout, accounts: Sequence[Account], card: GpuFacts
+) -> tuple[Budget, ...]:
     """The pool's budget on a card by the engine's rule, and the driver's whole figure.
 
     A fraction of what is free after load is taken of the stage that leaves least.
@@ -375,9 +380,11 @@ def budgets(subject: Subject, accounts: Sequence[Account], card: GpuFacts) -> tu
         inside=tuple(segment.value for segment in Segment),
         source=card.memory_visible.source,
     )
-    if rule is None or rule.base == "none" or subject.gpu_memory_utilization is None:
+    if rule is None or rule.base == "none":
         return (everything,)
-    fraction = subject.gpu_memory_utilization
+    fraction = fraction_in(subject, rule, layout)
+    if fraction is None:
+        return (everything,)
     base = visible
     if rule.base == "free_after_load":
         loaded = set(Segment) - set(rule.inside)

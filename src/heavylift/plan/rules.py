@@ -88,7 +88,8 @@ def find_version(engine: EngineFacts, text: str) -> EngineVersion | None:
 
 def nearest_version(engine: EngineFacts, text: str) -> EngineVersion | None:
     """The last listed version that is not newer than the numbers in a text (`0.30.1rc1.dev7`,
-    `0.27.1+ (recipe)`), or the first where all are; None for a text without such numbers.
+    `0.27.1+ (recipe)`), or the first where all are; None for a text without such numbers and for a
+    build of a checkout without tags (`0.1.dev19262+gb6bbf29dd`).
     """
     wanted = _release(text)
     listed = [(release, v) for v in engine.versions if (release := _release(v.id)) is not None]
@@ -101,7 +102,10 @@ def nearest_version(engine: EngineFacts, text: str) -> EngineVersion | None:
 # Two or three numbers with dots. A date with dashes is none; of `2026.10.11549` all three count.
 _RELEASE: Final = re.compile(r"(?<![\w.])v?([0-9]{1,4})\.([0-9]{1,5})(?:\.([0-9]{1,6}))?(?![0-9])")
 
+# What setuptools-scm calls a checkout that has no tags, at whatever commit.
+_UNTAGGED: Final = re.compile(r"(?<![\w.])0\.1\.dev[0-9]")
+
 
 def _release(text: str) -> tuple[int, ...] | None:
-    found = _RELEASE.search(text)
+    found = None if _UNTAGGED.search(text) else _RELEASE.search(text)
     return None if found is None else tuple(int(number or 0) for number in found.groups())

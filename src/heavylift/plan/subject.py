@@ -41,6 +41,7 @@ _NOT_IN_ACCOUNTS: Final = frozenset(
         "overrides",
         "output_tokens",
         "gpu_memory_utilization",
+        "captured_batches",
     ]
 )
 _NOT_IN_WEIGHTS: Final = frozenset(
@@ -150,10 +151,12 @@ class Subject:
     kv_dtype: str
     kv_dtype_bytes: float
     gpu_memory_utilization: float | None
+    captured_batches: int | None
     max_num_batched_tokens: int | None
     max_num_seqs: int | None
     moe_backend: str | None
     moe_backend_multiple: int | None
+    moe_backend_hidden_multiple: int | None
     vision: bool
     defaults: tuple[ResolvedDefault, ...]
     receipt: Receipt | None = None

@@ -136,6 +136,10 @@ class UnifiedPages:
         units = self._rule.state_units_high if reserved else self._rule.state_units_low
         return sum(kind.groups for kind in self._stateful) * units
 
+    def blocks_of_states(self, stage: Stage, room_bytes: int) -> int | None:
+        """Blocks that the room holds, where states lie in them."""
+        return self._blocks(stage, room_bytes) if self._stateful else None
+
     def _blocks(self, stage: Stage, room_bytes: int) -> int:
         block = self._block_bytes(stage)
         if not block:

@@ -38,7 +38,8 @@ class ExpertSplit:
     """How routed experts meet a rank.
 
     `width` is the part of the inner dimension a rank holds of each of its experts, after padding;
-    `inner` the whole dimension; `experts` how many experts a rank holds.
+    `inner` the whole dimension; `experts` how many experts a rank holds. `padded_hidden` is what
+    `hidden`, the dimension that experts read and write, is filled up to.
     """
 
     inner: int
@@ -47,6 +48,17 @@ class ExpertSplit:
     padded_inner: int
     ranks: int
     multiple: int
+    hidden: int = 1
+    padded_hidden: int = 1
+
+    def bytes_of(self, group: TensorGroup, experts: int) -> int:
+        """A layer's bytes of a group on a rank, of `experts` in all."""
+        share = group.bytes_each * group.per_layer * self.experts * self.width
+        parts = experts * self.inner
+        # Biases along the inner dimension do not have the other.
+        if len(group.shape) - (group.shape[:1] == (experts,)) > 1:
+            share, parts = share * self.padded_hidden, parts * self.hidden
+        return ceil_div(share, parts)
 
     @property
     def is_padded(self) -> bool:
@@ -80,7 +92,9 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
     if padding is not None and _pads(padding, tensor, inner, spread=spread):
         padded = padding.floor * tensor
     ranks = ceil_div(tensor * layout.data_parallel_size, layout.expert_parallel_size)
-    multiple = (subject.moe_backend_multiple or 1) if _experts_are_mxfp4(subject) else 1
+    mxfp4 = _experts_are_mxfp4(subject)
+    multiple = (subject.moe_backend_multiple or 1) if mxfp4 else 1
+    hidden = dims.get("expert_latent_size", dims["hidden_size"])
     width = ceil_div(padded, ranks)
     if ranks > 1 or not spread:
         width = ceil_div(width, multiple) * multiple
@@ -91,6 +105,8 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
         padded_inner=padded,
         ranks=ranks,
         multiple=multiple,
+        hidden=hidden,
+        padded_hidden=round_up(hidden, (subject.moe_backend_hidden_multiple or 1) if mxfp4 else 1),
     )
 
 
@@ -252,6 +268,8 @@ def _applies(rule: ShardOverrideRule, subject: Subject, layout: Layout) -> bool:
             return True
         case "data_parallel":
             return layout.data_parallel_size > 1
+        case "no_data_parallel":
+            return layout.data_parallel_size == 1
     return _in_sequence(rule, subject, layout)
 
 
@@ -329,8 +347,22 @@ def _copies(subject: Subject, group: TensorGroup, stage: Stage) -> int:
     if group.is_vision:
         return whole if subject.vision and stage.holds(group.role) else 0
     if group.layers is None:
-        return int(stage.holds(group.role))
+        return int(stage.holds(group.role) or _is_head_too(subject, group, stage))
     return stage.layers_in(group.layers)
+
+
+def _is_head_too(subject: Subject, group: TensorGroup, stage: Stage) -> bool:
+    """True for a table that stays with the host and is the head as well: the last stage has a copy.
+
+    Source: llama.cpp makes the output of a model without one a duplicate of its token table.
+    """
+    return (
+        group.role in _TABLE_ROLES
+        and group.role in stage.on_host
+        and stage.index == stage.count - 1
+        and subject.inventory is not None
+        and all(each.role != "lm_head" for each in subject.inventory.groups)
+    )
 
 
 def _on_rank(
@@ -343,8 +375,7 @@ def _on_rank(
     """Bytes of one layer's share of the group on a rank, and how that came about."""
     whole = group.bytes_each * group.per_layer
     if shard == "expert" and experts is not None:
-        share = whole * experts.experts * experts.width
-        return ceil_div(share, subject.dims["experts"] * experts.inner), experts.rule
+        return experts.bytes_of(group, subject.dims["experts"]), experts.rule
     if shard == "vision":
         return whole, Split("copy")
     tensor = layout.tensor_parallel_size

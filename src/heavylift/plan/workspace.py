@@ -32,7 +32,7 @@ def memory_terms(
     names = _names(subject, layout, stage)
     taken: dict[str, Term] = {}
     for rule in subject.scope.all(subject.engine.memory):
-        if rule.id not in taken:
+        if rule.id not in taken and (not rule.backends or subject.moe_backend in rule.backends):
             taken[rule.id] = _term(rule, names, written=written)
     return tuple(taken.values())
 
@@ -107,5 +107,6 @@ def _names_of_layout(subject: Subject, layout: Layout) -> dict[str, int]:
         rank_expert_width=None if experts is None else experts.width,
         max_num_batched_tokens=subject.max_num_batched_tokens,
         max_num_seqs=subject.max_num_seqs,
+        model_context=subject.model.max_context.value,
     )
     return {**subject.dims, **rank.stated()}

@@ -31,6 +31,17 @@ def commands() -> Iterator[ModuleType]:
         sys.path.remove(path)
 
 
+@pytest.fixture(scope="module")
+def accuracy() -> Iterator[ModuleType]:
+    """The benchmark as a module."""
+    path = str(ROOT / "benchmarks")
+    sys.path.insert(0, path)
+    try:
+        yield import_module("plan_accuracy")
+    finally:
+        sys.path.remove(path)
+
+
 def test_a_record_becomes_the_command_that_was_typed(commands: ModuleType) -> None:
     """Names, counts and dtypes stay in the words of their source."""
     record = {
@@ -88,3 +99,31 @@ def test_starts_of_a_collection_are_planned_as_they_stand(
     assert len(weights) >= 22
     assert median(weights) <= 0.01
     assert caches >= 45
+
+
+def test_no_collected_start_that_ran_out_of_memory_is_called_fits(
+    accuracy: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In both files, where tight is a warning, nor any that ran refused."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    for cases, starts in ((accuracy.CASES, 99), (accuracy.UNSEEN, 59)):
+        results = accuracy.score_all(accuracy.read_cases(cases), accuracy.Planning())
+        assert len(results) == starts
+        found = accuracy.fit(results)
+        assert found.count("oom", "fits") == 0
+        assert found.count("oom", "tight") + found.count("oom", "does_not_fit") >= 6
+        assert found.count("ok", "does_not_fit") == 0
+        assert found.warned >= 0.9
+
+
+def test_the_kept_report_on_starts_collected_afterwards_is_what_plans_say(
+    accuracy: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written by `plan_accuracy.py --write`; each case names where it was found."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    cases = accuracy.read_cases(accuracy.UNSEEN)
+    assert len({case.id for case in cases}) == len(cases) >= 50
+    assert all(case.source for case in cases)
+    kept = accuracy.UNSEEN_RESULTS.read_text("utf-8")
+    for line in accuracy.report(accuracy.UNSEEN).splitlines()[1:]:
+        assert line in kept

@@ -203,7 +203,7 @@ def test_a_mixture_nobody_listed_lies_between_its_types(make_plan: Callable[...,
         ("0.30.1rc1.dev7+g123", "0.30.0"),
         ("0.27.1+ (recipe)", "0.27.1"),
         ("v0.31.9", "0.31.0"),
-        ("0.10.2", "0.27.0"),
+        ("0.9.2", "0.10.0"),
         ("nightly 2025-11-06", "0.32.0"),
     ],
 )
@@ -274,3 +274,51 @@ def test_a_published_size_beyond_the_memory_does_not_fit(make_plan: Callable[...
     """466 GB of GGUF on one 80 GB card is no question of certainty."""
     plan = make_plan("kimi-k3", "1xH100", engine="llamacpp", variant="ud-q1-0")
     assert plan.verdict == "does_not_fit"
+
+
+@pytest.mark.parametrize(
+    ("version", "fraction"), [("0.10.0", 0.9), ("0.19.1", 0.9), ("0.20.0", 0.92), ("0.32.0", 0.92)]
+)
+def test_the_memory_fraction_is_that_of_the_release(
+    make_plan: Callable[..., Plan], version: str, fraction: float
+) -> None:
+    """VLLM takes 0.92 of a card since 0.20.0, 0.9 before."""
+    plan = make_plan("llama-3.1-8b", "1xH100", engine="vllm", engine_version=version)
+    assert taken(plan)["gpu_memory_utilization"] == (fraction, "engine")
+
+
+def test_an_a100_takes_smaller_batches_however_large_it_is(make_plan: Callable[..., Plan]) -> None:
+    """VLLM counts it among the small cards by its name."""
+    found = taken(make_plan("llama-3.1-8b", "1xA100-80", engine="vllm"))
+    assert found["max_num_batched_tokens"] == (2048, "engine")
+    assert found["max_num_seqs"] == (256, "engine")
+
+
+@pytest.mark.parametrize(
+    ("layout", "fraction"),
+    [({"tensor": 8}, 0.886), ({"tensor": 1, "data": 8}, 0.758)],
+    ids=["tensor", "data parallel attention"],
+)
+def test_sglangs_fraction_is_worked_out_for_the_layout(
+    make_plan: Callable[..., Plan], layout: dict[str, int], fraction: float
+) -> None:
+    """Ranks of attention set more aside: 3 MiB and 4.5 MiB for each batch and rank."""
+    found = taken(make_plan("deepseek-v3", "8xH200", engine="sglang", **layout))
+    assert found["mem_fraction_static"] == (fraction, "engine")
+
+
+def test_pipelined_stages_of_sglang_capture_no_prefill(make_plan: Callable[..., Plan]) -> None:
+    """Nothing is set aside for graphs that are not captured."""
+    stages = make_plan("qwen3-32b", "4xH100", engine="sglang", tensor=2, pipeline=2)
+    ranks = make_plan("qwen3-32b", "4xH100", engine="sglang", tensor=2, data=2)
+    fraction = "mem_fraction_static"
+    assert taken(stages)[fraction][0] > taken(ranks)[fraction][0]
+
+
+@pytest.mark.parametrize("version", ["0.1.dev1+g4d2a68d64.d20260816", "0.1.dev19262+gb6bbf29dd"])
+def test_a_build_without_tags_is_of_no_release(
+    make_plan: Callable[..., Plan], version: str
+) -> None:
+    """Its number is what setuptools-scm gives any commit: the newest rules hold."""
+    plan = make_plan("llama-3.1-8b", "1xH100", engine="vllm", engine_version=version)
+    assert taken(plan)["gpu_memory_utilization"] == (0.92, "engine")

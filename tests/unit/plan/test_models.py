@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from heavylift.checkpoint.inventory import Inventory, from_facts
+from heavylift.errors import HeavyliftError
 from heavylift.facts.catalog import Catalog
 
 CATALOG = Catalog()
@@ -50,3 +51,10 @@ def test_totals_of_a_model_are_those_of_its_tensors(identifier: str) -> None:
     assert inventory.tensors == model.totals.tensors
     assert inventory.bytes_total == model.totals.bytes
     assert inventory.params_total == model.totals.parameters
+
+
+def test_a_model_that_sees_is_not_the_one_of_the_same_size_that_does_not() -> None:
+    """Its tower is not in the text model: one that has no description is better not planned."""
+    assert CATALOG.model("Qwen2.5-VL-7B").id == "qwen2.5-vl-7b"
+    with pytest.raises(HeavyliftError, match="FACT010"):
+        CATALOG.model("Qwen2.5-Omni-7B")

@@ -453,21 +453,76 @@ def test_a_drafter_of_unknown_size_leaves_the_plan_open(make_plan: Callable[...,
 
 
 @pytest.mark.parametrize(
-    ("on", "context", "note"),
+    ("on", "engine", "context", "note", "verdict"),
     [
-        ("1xRTX 4090", None, "whole_context_does_not_fit"),
-        ("1xRTX 4090", 16384, None),
-        ("1xB300", None, None),
+        ("1xRTX 4090", "vllm", None, "start_context_does_not_fit", PlanVerdict.TIGHT),
+        ("1xRTX 4090", "vllm", 16384, None, PlanVerdict.FITS),
+        ("1xB300", "vllm", None, None, PlanVerdict.FITS),
+        # Its pool may be smaller than one sequence of the whole length: it starts all the same.
+        ("1xRTX 5090", "sglang", None, "whole_context_does_not_fit", PlanVerdict.FITS),
     ],
 )
-def test_a_plan_without_a_context_says_what_the_whole_one_takes(
-    make_plan: Callable[..., Plan], on: str, context: int | None, note: str | None
+def test_a_plan_without_a_context_is_judged_as_the_engine_starts(
+    make_plan: Callable[..., Plan],
+    *,
+    on: str,
+    engine: str,
+    context: int | None,
+    note: str | None,
+    verdict: PlanVerdict,
 ) -> None:
-    """16,384 tokens are planned where none were stated; an engine without a limit takes 131,072."""
+    """16,384 tokens are planned where none were stated; an engine that takes 131,072 and refuses to
+    start without room for them is no bare yes.
+    """
     plan = make_plan(
-        "llama-3.1-8b", on, engine="vllm", tensor=1, context_tokens=context, fixes=True
+        "llama-3.1-8b", on, engine=engine, tensor=1, context_tokens=context, fixes=True
     )
-    found = [each for each in plan.notes if each.code.startswith("whole_context")]
+    found = [each for each in plan.notes if "_context_" in each.code]
     assert [each.code for each in found] == ([] if note is None else [note])
-    if found:
-        assert found[0].params == {"context": 16384, "whole": 131072}
+    assert (plan.verdict, plan.capacity_verdict.value) == (verdict, verdict.value)
+    assert plan.context_tokens == 16384
+    for each in found:
+        assert {**each.params, "engine": ""} == {"context": 16384, "whole": 131072, "engine": ""}
+
+
+def test_a_start_whose_whole_context_is_tight_is_not_called_fits(
+    make_plan: Callable[..., Plan],
+) -> None:
+    """405B in FP8 on eight cards of 80 GB, with nothing stated, ran out of memory at its start."""
+    model = "meta-llama/Meta-Llama-3.1-405B-Instruct-FP8"
+    plan = make_plan(model, "8xH100", engine="vllm", tensor=8, fixes=True)
+    assert plan.verdict is PlanVerdict.TIGHT
+    assert "start_context_tight" in [each.code for each in plan.notes]
+    stated = make_plan(model, "8xH100", engine="vllm", tensor=8, context_tokens=16384, fixes=True)
+    assert stated.verdict is PlanVerdict.FITS
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "blocks"),
+    [
+        ("0.23.0", {}, 243),
+        # No more are admitted than there are blocks; older releases did not look.
+        ("0.23.0", {"max_num_seqs": 16}, None),
+        ("0.17.0", {}, None),
+    ],
+)
+def test_a_start_with_more_sequences_than_blocks_of_states_is_tight(
+    make_plan: Callable[..., Plan], version: str, given: dict[str, int], blocks: int | None
+) -> None:
+    """VLLM wants a block for each sequence that it may admit: this start was refused for 184."""
+    settings = {"gpu_memory_utilization": 0.9, "context_tokens": 32768}
+    wanted = {"engine_version": version, "variant": "fp8", "tensor": 1}
+    start = {"engine": "vllm", "fixes": True, **settings, **wanted, **given}
+    plan = make_plan("qwen3.6-27b", "1xL40S", **start)
+    found = [each for each in plan.notes if each.code == "too_few_state_blocks"]
+    assert [each.params["blocks"] for each in found] == ([] if blocks is None else [blocks])
+    fits = PlanVerdict.FITS if blocks is None else PlanVerdict.TIGHT
+    assert plan.verdict is fits
+
+
+def test_other_caches_want_no_block_for_each_sequence(make_plan: Callable[..., Plan]) -> None:
+    """DeepSeek-V4's compressor states are no states of that kind, before 0.29.0 either."""
+    plan = make_plan(
+        "deepseek-v4-flash", "2xH20", engine="vllm", engine_version="0.26.0", tensor=2, fixes=True
+    )
+    assert "too_few_state_blocks" not in [each.code for each in plan.notes]
