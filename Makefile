@@ -206,7 +206,8 @@ recipe-docs: setup
 
 # Seconds for each target; what breaks one stays in fuzz/corpus.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := safetensors_header safetensors_file index gguf_file gguf_parts config listing log command stream \
+FUZZ_TARGETS := safetensors_header safetensors_file index gguf_file gguf_parts config quantiser gguf_words listing log \
+	start_log recipe_page command stream \
 	gateway_request gateway_relay gateway_key gateway_redaction
 
 fuzz: setup

@@ -12,11 +12,15 @@ import struct
 from collections.abc import Callable, Mapping
 from datetime import date
 from functools import cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 from heavylift.checkpoint import gguf
-from heavylift.checkpoint.config import ConfigFile, model_from_config
+from heavylift.checkpoint.config import ConfigFile, model_from_config, text_part, uncovered
+from heavylift.checkpoint.config_text import ConfigTextError, decoded, with_quantisation
 from heavylift.checkpoint.defects import Defect
+from heavylift.checkpoint.gguf_config import config_of
 from heavylift.checkpoint.hub_settings import HubId
 from heavylift.checkpoint.listing import parse_list
 from heavylift.checkpoint.read import read_files
@@ -31,14 +35,26 @@ from heavylift.gateway import keys
 from heavylift.gateway.redaction import Rules, redaction
 from heavylift.gateway.relay import Relay
 from heavylift.gateway.request import ROUTES, Dialect, Policy, read
+from heavylift.importing import Importing
 from heavylift.inspecting import inspect_files, read_config_file
 from heavylift.linting import Linting
 from heavylift.records.inspection import Origin
 from heavylift.telemetry import llamacpp
+from heavylift.telemetry.start_log import read_start
 from heavylift.wire import openai, sse
 
 CATALOG: Final = Catalog()
 _MOST_LETTERS: Final = 4000
+_PLAIN: Final = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+    "max_position_embeddings": 64,
+}
+"""A config that says nothing of a quantisation."""
 _EMPTY_LINES: Final = re.compile(rb"\n{2,}")
 
 
@@ -121,14 +137,50 @@ def config(data: bytes) -> None:
     _inspect({"config.json": data, "model.safetensors": bytes([2, *[0] * 7]) + b"{}"})
     if read.document is None:
         return
-    given = ConfigFile(path="fuzz", document=read.document, read_on=date(2026, 11, 30))
+    day = date(2026, 11, 30)
+    given = ConfigFile(path="fuzz", document=read.document, read_on=day)
+    parts = [given, *text_part(given, CATALOG.tensor_names().words.nests)]
+    for part in parts:
+        for family in map(CATALOG.family, CATALOG.ids("families")):
+            if not family.hf_model_types:
+                continue  # no config leads to it
+            uncovered(part, family)
+            formats = ("safetensors",) if family.formats else ()
+            try:
+                model_from_config(part, family, identifier="x", formats=formats)
+            except HeavyliftError:
+                continue
+
+
+def quantiser(data: bytes) -> None:
+    """The input is what a quantiser wrote beside a config.json."""
+    try:
+        document = with_quantisation(_PLAIN, decoded(data))
+    except ConfigTextError:
+        return
+    given = ConfigFile(path="fuzz", document=document, read_on=date(2026, 11, 30))
+    family = CATALOG.family("llama")
+    model_from_config(given, family, identifier="x", formats=("safetensors",))
+
+
+def gguf_words(data: bytes) -> None:
+    """The input is what a GGUF header says of its network, as JSON; for every family."""
+    try:
+        said = decoded(data)
+    except ConfigTextError:
+        return
+    lists = {key: tuple(value) for key, value in said.items() if isinstance(value, list)}
+    by_layer = {
+        key: value for key, value in lists.items() if all(type(each) is int for each in value)
+    }
+    document = config_of("llama", said, by_layer, (), CATALOG.gguf_fields())
+    given = ConfigFile(path="fuzz", document=document, read_on=date(2026, 11, 30))
     for family in map(CATALOG.family, CATALOG.ids("families")):
-        if not family.hf_model_types:
-            continue  # no config leads to it
-        try:
-            model_from_config(given, family, identifier="x", formats=("safetensors",))
-        except HeavyliftError:
-            continue
+        if family.gguf_architectures:
+            try:
+                model_from_config(given, family, identifier="x", formats=())
+            except HeavyliftError:
+                continue
 
 
 def listing(data: bytes) -> None:
@@ -152,6 +204,19 @@ def log(data: bytes) -> None:
     diagnose((scanner.reading(),), "en")
     lines = data.decode("utf-8", "replace").splitlines()
     llamacpp.parse(lines)
+
+
+def start_log(data: bytes) -> None:
+    """The input is an engine's log, read for what it measured."""
+    read_start(data.decode("utf-8", "replace").splitlines(), CATALOG.engine_logs())
+
+
+def recipe_page(data: bytes) -> None:
+    """The input is another planner's page."""
+    with NamedTemporaryFile(suffix=".yaml") as file:
+        file.write(data)
+        file.flush()
+        Importing().read(Path(file.name))
 
 
 @cache
@@ -234,8 +299,12 @@ TARGETS: Final[dict[str, Target]] = {
         gguf_file,
         gguf_parts,
         config,
+        quantiser,
+        gguf_words,
         listing,
         log,
+        start_log,
+        recipe_page,
         command,
         stream,
         gateway_request,
@@ -303,11 +372,30 @@ def seeds() -> dict[str, list[bytes]]:
             b'{"model_type":"llama","hidden_size":"4096","num_attention_heads":0}',
             b'{"model_type":"llama","hidden_size":-1,"vocab_size":1e400}',
             b'{"quantization_config":{"bits":0,"config_groups":[]}}',
+            b'{"model_type":"x","text_config":{"text_config":{"layer_types":[[],{},null]}}}',
+            b'{"block_configs":[{"attention":3},[],null],"time_step_limit":[0,Infinity]}',
+        ],
+        "quantiser": [
+            b'{"quantization":{"quant_algo":"NVFP4","group_size":16,"exclude_modules":["lm_head"]}}',
+            b'{"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":{"a":{}}}}',
+            b'{"quantization":[NaN]}',
+        ],
+        "gguf_words": [
+            b'{"llama.block_count":4,"llama.attention.head_count":[8,0,8,0],"llama.x":true}',
+            b'{"llama.attention.head_count_kv":[8,0],"llama.nextn_predict_layers":-9,"llama.block_count":2}',
         ],
         "listing": [b"a" * 64 + b"  x.safetensors\n", b'[{"path":"../x","size":-1}]'],
         "log": [
             b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
             b"load_tensors: loading model tensors\nllama_context: n_ctx = 99999999999\n",
+        ],
+        "start_log": [
+            b"INFO Available KV cache memory: 47.4 GiB\nINFO GPU KV cache size: 9,9 tokens\n",
+            b"llama_kv_cache: size = 1e999 MiB (-1 cells, 9 layers)\n",
+        ],
+        "recipe_page": [
+            b"model:\n  name: a\nvariants: [1, {a: &x [*x]}]\n",
+            b"hardware: {h100: {min_gpus: -1}}\nstrategies: null\n",
         ],
         "command": [
             b"vllm serve moonshotai/Kimi-K3 --tensor-parallel-size 8 --max-model-len 1e9",

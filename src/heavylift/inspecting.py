@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from heavylift.checkpoint import gguf_parts
 from heavylift.checkpoint.census import (
@@ -22,6 +20,14 @@ from heavylift.checkpoint.census import (
     groups_of_inventory,
     stated_in_config,
     stated_in_gguf,
+)
+from heavylift.checkpoint.config_text import (
+    CONFIG,
+    CONFIG_LIMIT_BYTES,
+    QUANTISATION,
+    ConfigTextError,
+    decoded,
+    with_quantisation,
 )
 from heavylift.checkpoint.defects import Defect, shown
 from heavylift.checkpoint.files import Files, LocalFiles
@@ -39,10 +45,7 @@ from heavylift.records.inspection import (
     Inspection,
     Origin,
 )
-from heavylift.units import MIB, format_gb
-
-CONFIG: Final = "config.json"
-CONFIG_LIMIT_BYTES: Final = 16 * MIB
+from heavylift.units import format_gb
 
 
 class HubReader(Files, Protocol):
@@ -92,7 +95,7 @@ def inspect(
     try:
         model = catalog.model(target)
     except HeavyliftError:
-        if Path(target).exists():
+        if target.strip() and Path(target).exists():
             return _of_path(Path(target), catalog.tensor_names())
         hub_id = HubId.parse(target)
         if hub_id is None or reach is None:
@@ -145,7 +148,7 @@ def read_hub(files: HubReader, hub_id: HubId) -> Checkpoint:
     if place.name.endswith(gguf_parts.SUFFIX) or not shards:
         model = gguf_parts.choose(names, place.name, hub_id.id)
         shards = [] if model is None else list(model.names)
-    files.prefetch([CONFIG, *shards])
+    files.prefetch([CONFIG, QUANTISATION, *shards])
     return read_files(files, place.name)
 
 
@@ -279,8 +282,8 @@ def _dim(model: ModelFacts, name: str) -> int | None:
 
 
 def read_config_file(files: Files) -> Config:
-    """The config.json beside a checkpoint. One that cannot be understood is a defect, no error:
-    the tensors are what they are.
+    """The config.json beside a checkpoint, with what its quantiser wrote beside it. One that cannot
+    be understood is a defect, no error: the tensors are what they are.
     """
     opened = files.open(CONFIG)
     if isinstance(opened, Defect):
@@ -289,12 +292,29 @@ def read_config_file(files: Files) -> Config:
     try:
         if opened.size > CONFIG_LIMIT_BYTES:
             return Config(defect=_no_config(f"> {CONFIG_LIMIT_BYTES} B"))
-        document = msgspec.json.decode(opened.read(opened.size, 0), type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return Config(defect=_no_config(str(error) or type(error).__name__))
+        document = decoded(opened.read(opened.size, 0))
+    except ConfigTextError as error:
+        return Config(defect=_no_config(str(error)))
     finally:
         opened.close()
-    return Config(document=document)
+    return Config(document=with_quantisation(document, read_quantisation(files)))
+
+
+def read_quantisation(files: Files) -> Mapping[str, Any]:
+    """What a quantiser wrote beside a config.json; nothing where it wrote none, or none that can be
+    read: the config is then all there is.
+    """
+    if QUANTISATION not in files.names():
+        return {}
+    opened = files.open(QUANTISATION)
+    if isinstance(opened, Defect):
+        return {}
+    try:
+        return {} if opened.size > CONFIG_LIMIT_BYTES else decoded(opened.read(opened.size, 0))
+    except ConfigTextError:
+        return {}
+    finally:
+        opened.close()
 
 
 def _no_config(reason: str) -> Defect:

@@ -12,20 +12,30 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-import msgspec
-
-from heavylift.checkpoint.adoption import adopt
+from heavylift.checkpoint.adoption import Names, adopt, names_of
+from heavylift.checkpoint.blobs import gguf_at
 from heavylift.checkpoint.config import (
     ConfigFile,
+    Uncovered,
     model_from_config,
     same_architecture,
+    text_part,
+    uncovered,
     undescribed,
+)
+from heavylift.checkpoint.config_text import (
+    CONFIG,
+    CONFIG_LIMIT_BYTES,
+    ConfigTextError,
+    decoded,
+    with_quantisation,
 )
 from heavylift.checkpoint.copies import in_form
 from heavylift.checkpoint.defects import Defect
 from heavylift.checkpoint.files import Files, LocalFiles
+from heavylift.checkpoint.gguf_config import config_of
 from heavylift.checkpoint.gguf_model import GgufDimensions
 from heavylift.checkpoint.gguf_parts import SUFFIX as GGUF_SUFFIX
 from heavylift.checkpoint.hub_settings import HubId
@@ -37,7 +47,8 @@ from heavylift.errors import HeavyliftError, Scalar
 from heavylift.facts.card_names import stated_bytes
 from heavylift.facts.catalog import Catalog
 from heavylift.facts.consistency import name_key
-from heavylift.facts.copies import Copy
+from heavylift.facts.copies import Copy, form_of
+from heavylift.facts.expressions import ExpressionError
 from heavylift.facts.registry_schema import RegistryFacts
 from heavylift.facts.schema import (
     EngineFacts,
@@ -50,7 +61,7 @@ from heavylift.facts.schema import (
     NodeFacts,
     VariantFacts,
 )
-from heavylift.inspecting import CONFIG, CONFIG_LIMIT_BYTES, Reach, is_path, read_hub
+from heavylift.inspecting import Reach, is_path, read_hub, read_quantisation
 from heavylift.plan import compare as comparing
 from heavylift.plan.assemble import TOO_FEW_BLOCKS
 from heavylift.plan.defaults import takes_whole_context
@@ -91,6 +102,9 @@ from heavylift.units import GIB, MIB
 THIS_MACHINE: Final = "this-machine"
 _UNNAMED: Final = "card-of-"
 """What the id of a card begins with that only its memory is known of; its bytes follow."""
+
+_TOWERS: Final = ("vision", "audio")
+"""Parts beside a language model, by their role and the table of a config that describes them."""
 
 T = TypeVar("T")
 V = TypeVar("V", int, float, str)
@@ -141,6 +155,9 @@ class Planning:
         Raises FACT010 for an unknown name, for a folder what `inventory_of_files` raises, and for
         a hub HUB001 to HUB014. What is wrong with the files and harms nothing is in `remarks`.
         """
+        if not model.strip():
+            # Nothing is no name, neither of a model nor of the folder one happens to be in.
+            return self.knowledge_of(self.catalog.model(model))
         folder = _folder(Path(model).expanduser())
         if is_path(model):
             return self._knowledge_of_folder(folder)
@@ -224,17 +241,21 @@ class Planning:
         return self._knowledge_of_files(files, folder.resolve().name, None, config)
 
     def _knowledge_of_gguf(self, checkpoint: Checkpoint) -> Knowledge:
-        """A GGUF model of known dimensions: its bytes are those of its header, what it keeps of a
-        text is that of the model. Raises PLAN061 for dimensions that no known model has.
+        """A GGUF model: its bytes are those of its header, what it keeps of a text is that of the
+        known model of its dimensions, else what its header states by its family; of an architecture
+        that nobody described it is unknown.
+
+        Raises PLAN061 for a header that names no architecture.
         """
         checkpoint.require_sound()
         self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
         stated = GgufDimensions.of(checkpoint.metadata)
         others = map(self.catalog.model, self.catalog.ids("models"))
-        facts = stated.find(others, checkpoint.where)
-        if facts is None:
-            raise HeavyliftError("PLAN061", {"path": checkpoint.where, **stated.shown()})
-        base = facts.variants[0]
+        found = stated.find(others, checkpoint.where)
+        if found is not None:
+            facts, family = found, self.catalog.family(found.family)
+        else:
+            facts, family = self._stated_in_gguf(checkpoint, stated)
         variant = VariantFacts(
             id="gguf",
             title=stated.title,
@@ -242,10 +263,51 @@ class Planning:
             engines=tuple(e.id for e in self.catalog.engines() if not _takes_folders(e)),
             kind=FactKind.MEASURED,
             source=checkpoint.where,
-            as_of=base.as_of,
+            as_of=facts.max_context.as_of,
         )
         inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
-        return self._knowledge_with(facts, self.catalog.family(facts.family), variant, inventory)
+        return self._knowledge_with(facts, family, variant, inventory)
+
+    def _stated_in_gguf(
+        self, checkpoint: Checkpoint, stated: GgufDimensions
+    ) -> tuple[ModelFacts, FamilyFacts]:
+        """The model that a header describes in its own words."""
+        family = self.catalog.family_for_gguf(stated.architecture)
+        if "general.architecture" not in checkpoint.metadata:
+            raise HeavyliftError("PLAN061", {"path": checkpoint.where, **stated.shown()})
+        document = config_of(
+            stated.architecture,
+            checkpoint.metadata,
+            checkpoint.by_layer,
+            checkpoint.groups,
+            self.catalog.gguf_fields(),
+        )
+        document["model_type"] = stated.architecture
+        config = ConfigFile(
+            path=checkpoint.where, document=document, read_on=datetime.now(UTC).date()
+        )
+        identifier = Path(checkpoint.where).name.removesuffix(GGUF_SUFFIX)
+        inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
+        facts, unknown = undescribed(config, inventory, identifier=identifier)
+        if family is None or uncovered(config, family) is not None:
+            family = unknown
+        else:
+            try:
+                facts = model_from_config(config, family, identifier=identifier, formats=())
+            except HeavyliftError as error:
+                # A header that leaves out what its family needs says as much as that of no family.
+                if error.code not in ("PLAN052", "PLAN053"):
+                    raise
+                family = unknown
+        context = facts.max_context
+        named = Fact(
+            value=stated.architecture,
+            unit="class",
+            kind=context.kind,
+            source=context.source,
+            as_of=context.as_of,
+        )
+        return replace(facts, hf_architecture=named), family
 
     def _knowledge_of_files(
         self,
@@ -261,33 +323,82 @@ class Planning:
         by its own dimensions.
         """
         config = config or read_config(files)
-        family = self.catalog.family_for_hf_type(config.model_type())
         checkpoint = checkpoint or _read_if_there(files)
         if checkpoint is not None:
             self.remarks += [defect for defect in checkpoint.defects if defect.is_remark]
         engines = tuple(e.id for e in self.catalog.engines() if _takes_folders(e))
+        family, config, other = self._family_of(config, has_files=checkpoint is not None)
         if family is None:
             if checkpoint is None:
-                raise HeavyliftError("PLAN051", {"model_type": config.model_type()})
+                raise _not_described(config, other)
             checkpoint.require_sound()
             inventory = adopt(checkpoint.groups, ()).inventory(checkpoint.where)
             facts, family = undescribed(config, inventory, identifier=identifier)
             variant = replace(facts.variants[0], engines=engines)
             return self._knowledge_with(facts, family, variant, inventory)
-        facts = model_from_config(config, family, identifier=identifier, formats=("safetensors",))
+        if checkpoint is None and not family.formats:
+            raise HeavyliftError("PLAN067", {"path": config.path, "family": family.title})
+        if checkpoint is None:
+            self.remarks += _towers_left_out(config, family)
+        facts = model_from_config(
+            config,
+            family,
+            identifier=identifier,
+            formats=("safetensors",),
+            has_files=checkpoint is not None,
+        )
         own = facts.variants[0]
         known = self._same_network(facts)
         usual = own if known is None else known.variants[0]
         variant = replace(
             usual if checkpoint is not None else own,
             engines=engines if known is None else usual.engines,
+            quantised=own.quantised,
             kv_cache_dtype=own.kv_cache_dtype,
+            method=own.method,
         )
         if checkpoint is None:
-            inventory = from_facts(facts, family, own)
+            self.remarks += self._form_left_out(own, identifier)
+            inventory = _by_config(config, facts, family, own)
         else:
-            inventory = inventory_of(checkpoint, facts, family)
+            names = names_of(self.catalog.tensor_names(), with_cuts=not family.formats, model=facts)
+            inventory = inventory_of(checkpoint, facts, family, names)
         return self._knowledge_with(known or facts, family, variant, inventory)
+
+    def _form_left_out(self, variant: VariantFacts, name: str) -> Iterator[Defect]:
+        """A form that the name of a folder speaks of and the config in it does not."""
+        form = form_of(name, self.catalog.forms())
+        if form is not None and not variant.quantised:
+            yield Defect(file=variant.source, problem="form_in_name", observed=form.title)
+
+    def _family_of(
+        self, config: ConfigFile, *, has_files: bool
+    ) -> tuple[FamilyFacts | None, ConfigFile, Uncovered | None]:
+        """The family of a config, the config of the network it describes (of one with towers around
+        it the language model's), and what keeps a family that has its name from describing it.
+
+        The towers of a network that only its language model is known of are known by their files
+        alone: without these it has no family.
+        """
+        family, other = self._covering(config)
+        if family is not None:
+            return family, config, None
+        if has_files:
+            for part in text_part(config, self.catalog.tensor_names().words.nests):
+                inner, _ = self._covering(part)
+                if inner is not None:
+                    return inner, part, None
+        return None, config, other
+
+    def _covering(self, config: ConfigFile) -> tuple[FamilyFacts | None, Uncovered | None]:
+        """The family that describes a config; else what keeps the one of its name from it."""
+        other = None
+        for family in self.catalog.families_for_hf_type(config.model_type()):
+            found = uncovered(config, family)
+            if found is None:
+                return family, None
+            other = other or found
+        return None, other
 
     def _knowledge_with(
         self, facts: ModelFacts, family: FamilyFacts, variant: VariantFacts, inventory: Inventory
@@ -779,6 +890,36 @@ def _tight(plan: Plan) -> Plan:
     )
 
 
+def _by_config(
+    config: ConfigFile, facts: ModelFacts, family: FamilyFacts, variant: VariantFacts
+) -> Inventory:
+    """The tensors that a config's dimensions give. Raises PLAN069 for a shape that is not whole."""
+    try:
+        return from_facts(facts, family, variant)
+    except ExpressionError as error:
+        params = {"path": config.path, "expression": str(error)}
+        raise HeavyliftError("PLAN069", params) from error
+
+
+def _towers_left_out(config: ConfigFile, family: FamilyFacts) -> Iterator[Defect]:
+    """Towers of a config without files whose tensors the family does not list: the plan is then of
+    the language model alone.
+    """
+    roles = {pattern.role for entry in family.formats for pattern in entry.tensors}
+    for role in _TOWERS:
+        field = f"{role}_config"
+        if role not in roles and isinstance(config.document.get(field), Mapping):
+            yield Defect(file=config.path, problem="tower_not_counted", observed=field)
+
+
+def _not_described(config: ConfigFile, other: Uncovered | None) -> HeavyliftError:
+    if other is None:
+        return HeavyliftError("PLAN051", {"model_type": config.model_type()})
+    return HeavyliftError(
+        "PLAN068", {"path": config.path, "field": other.field, "value": other.value}
+    )
+
+
 def read_config(files: Files) -> ConfigFile:
     """The config.json of a checkpoint.
 
@@ -801,23 +942,31 @@ def read_config(files: Files) -> ConfigFile:
     if len(raw) > CONFIG_LIMIT_BYTES:
         raise HeavyliftError("PLAN056", {"path": path, "reason": f"> {CONFIG_LIMIT_BYTES} B"})
     try:
-        document = msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        reason = str(error) or type(error).__name__
-        raise HeavyliftError("PLAN056", {"path": path, "reason": reason[:120]}) from error
+        document = with_quantisation(decoded(raw), read_quantisation(files))
+    except ConfigTextError as error:
+        raise HeavyliftError("PLAN056", {"path": path, "reason": str(error)[:120]}) from error
     return ConfigFile(path=path, document=document, read_on=datetime.now(UTC).date())
 
 
-def inventory_of(checkpoint: Checkpoint, facts: ModelFacts, family: FamilyFacts) -> Inventory:
-    """The tensors of a checkpoint's headers, by the family's modules.
+def inventory_of(
+    checkpoint: Checkpoint, facts: ModelFacts, family: FamilyFacts, names: Names | None = None
+) -> Inventory:
+    """The tensors of a checkpoint's headers, by the family's modules; by `names` those of none.
 
     Raises CKPT020 with every defect of the files, PLAN054 when tensors are missing, PLAN055 when
     their shapes are not those of the config: a plan over a part of a model, or of a cache that the
     weights do not have, would be wrong without showing it.
     """
     checkpoint.require_sound()
+    if not family.formats:
+        return adopt(checkpoint.groups, (), names).inventory(checkpoint.where, cut_by_name=True)
     plain = replace(facts.variants[0], quantised=())
-    found = adopt(checkpoint.groups, from_facts(facts, family, plain).groups)
+    try:
+        expected = from_facts(facts, family, plain).groups
+    except ExpressionError as error:
+        params = {"path": checkpoint.where, "expression": str(error)}
+        raise HeavyliftError("PLAN069", params) from error
+    found = adopt(checkpoint.groups, expected, names)
     if found.missing:
         raise HeavyliftError(
             "PLAN054",
@@ -851,13 +1000,13 @@ def _read_if_there(files: Files) -> Checkpoint | None:
     try:
         return read_files(files)
     except HeavyliftError as error:
-        if error.code != "CKPT022":
+        if error.code not in ("CKPT022", "CKPT034"):
             raise
         return None
 
 
 def _is_gguf(path: Path) -> bool:
-    return path.name.endswith(GGUF_SUFFIX) and path.is_file()
+    return gguf_at(path) is not None
 
 
 def _holds_gguf_alone(folder: Path) -> bool:

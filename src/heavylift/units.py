@@ -7,6 +7,7 @@ GB (10**9). A bare "G" is refused because it has meant both.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
@@ -39,8 +40,15 @@ _QUANTITY: Final = re.compile(
 )
 
 
+def plain_width(text: str) -> str:
+    """A text with the letters, digits and signs of East Asian keyboards (`８ｘＢ`) as the plain
+    ones they stand for.
+    """
+    return unicodedata.normalize("NFKC", text)
+
+
 def _quantity(text: str, units: Mapping[str, int]) -> Fraction:
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(plain_width(text))
     if match is None or match[3].lower() not in units:
         raise ValueError(text)
     number = match[1].replace(",", "").replace("_", "") + (match[2] or "")

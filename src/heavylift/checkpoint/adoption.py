@@ -8,17 +8,24 @@ part. A tensor belongs to the module its name says; how it is cut follows from t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from heavylift.checkpoint.census import DRAFT as _DRAFT_ROLE
+from heavylift.checkpoint.census import role_finder
 from heavylift.checkpoint.grouping import HeaderGroup
 from heavylift.checkpoint.inventory import Inventory, TensorGroup
 from heavylift.checkpoint.quantisation_config import canonical
+from heavylift.facts.checkpoint_schema import TensorBook
+from heavylift.facts.schema import ModelFacts
 
 UNSAID: Final = "unsaid"
 """How a tensor meets the ranks whose place in the network nobody described."""
 
+_EXPERTS: Final = "expert"
+_APART: Final = frozenset({"vision", "projector", "audio"})
 _OTHER_ROLE: Final = "other"
 _PLAIN: Final = frozenset({"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"})
 _MAIN: Final = frozenset({"weight", "weight_packed", "qweight"})
@@ -43,9 +50,9 @@ class Adoption:
     missing: tuple[TensorGroup, ...]
     disagrees: tuple[Disagreement, ...]
 
-    def inventory(self, source: str) -> Inventory:
+    def inventory(self, source: str, *, cut_by_name: bool = False) -> Inventory:
         """The tensors as the files have them. `source` names the files."""
-        return Inventory(groups=self.groups, source=source, is_read=True)
+        return Inventory(groups=self.groups, source=source, is_read=True, cut_by_name=cut_by_name)
 
     @property
     def unsaid(self) -> tuple[TensorGroup, ...]:
@@ -53,11 +60,67 @@ class Adoption:
         return tuple(group for group in self.groups if group.shard == UNSAID)
 
 
-def adopt(groups: Iterable[HeaderGroup], expected: Iterable[TensorGroup]) -> Adoption:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Names:
+    """What a tensor's name says where no family does: its role, and how ranks cut it."""
+
+    role_of: Callable[[str], str]
+    cuts: tuple[tuple[str, int, tuple[re.Pattern[str], ...]], ...] = ()
+    """Shard, axis and the names that are cut so; the first that is found counts."""
+    layers: int | None = None
+    """Layers of the network; what lies beyond them drafts tokens."""
+    kv_heads: int | None = None
+
+    def drafts(self, group: HeaderGroup) -> bool:
+        """True for what is loaded only to speculate."""
+        if self.role_of(group.pattern) == _DRAFT_ROLE:
+            return True
+        if self.layers is None or not group.layers or group.layers[0] < self.layers:
+            return False
+        # Towers count their layers apart.
+        return self.role_of(group.pattern) not in _APART
+
+    def cut(self, group: HeaderGroup) -> tuple[str, int]:
+        """How ranks cut it: shard and axis."""
+        name = canonical(group.pattern)
+        if self.role_of(group.pattern) in _APART:
+            return UNSAID, 0
+        for shard, axis, names in self.cuts:
+            if not any(each.search(name) for each in names):
+                continue
+            if shard == "kv_heads" and self.kv_heads is None:
+                return UNSAID, 0
+            if math.prod(group.shape) <= 1:
+                return "replicated", 0
+            return shard, axis if axis < len(group.shape) else 0
+        return UNSAID, 0
+
+
+def names_of(book: TensorBook, *, with_cuts: bool, model: ModelFacts | None = None) -> Names:
+    """The names of a book; `with_cuts` = for a model whose family lists no tensors."""
+    dims = {} if model is None else model.dim_values
+    experts = {"experts", "experts_per_token", "moe_intermediate_size"} <= set(dims)
+    return Names(
+        role_of=role_finder(book),
+        cuts=tuple(
+            (each.shard, each.axis, tuple(map(re.compile, each.names)))
+            for each in book.cuts
+            if with_cuts and (experts or each.shard != _EXPERTS)
+        ),
+        layers=dims.get("layers"),
+        kv_heads=dims.get("kv_heads"),
+    )
+
+
+def adopt(
+    groups: Iterable[HeaderGroup],
+    expected: Iterable[TensorGroup],
+    names: Names | None = None,
+) -> Adoption:
     """Every tensor of the files with the role and rules of the module it belongs to.
 
     `expected` are the family's groups in their plain form. A module is there when any tensor of it
-    is; prediction heads may be left out of files.
+    is; prediction heads may be left out of files. `names` speak for tensors of no module.
     """
     book = _Book(expected)
     found: list[TensorGroup] = []
@@ -65,7 +128,7 @@ def adopt(groups: Iterable[HeaderGroup], expected: Iterable[TensorGroup]) -> Ado
     for each in groups:
         for part, owner in book.owners(each):
             if owner is None:
-                found.append(_unsaid(part))
+                found += _by_name(part, names)
                 continue
             if not _agrees(part, owner):
                 disagrees.append(Disagreement(found=part, expected=owner))
@@ -135,21 +198,58 @@ class _Book:
                 self._seen[index].update(layers)
 
     def missing(self) -> Iterator[TensorGroup]:
-        """Groups no tensor of the files belongs to, with the layers that lack them."""
+        """Groups no tensor of the files belongs to, with the layers that lack them.
+
+        A matrix must be there; what only goes with one (a bias, a correction) is in some files of a
+        family and not in others, and is not missed where its module is there.
+        """
         for index, group in enumerate(self._all):
             if group.is_draft:
                 continue
+            seen = self._seen_with(index, group)
             if group.layers is None:
-                if not self._seen[index]:
+                if not seen:
                     yield group
                 continue
-            gone = tuple(layer for layer in group.layers if layer not in self._seen[index])
+            gone = tuple(layer for layer in group.layers if layer not in seen)
             if gone:
                 yield replace(group, layers=gone)
 
+    def _seen_with(self, index: int, group: TensorGroup) -> set[int]:
+        """The layers in which a group was seen; of what goes with a matrix, those of its module."""
+        if group.name.rpartition(".")[2] in _MAIN:
+            return self._seen[index]
+        module = self._by_module.get(_module(group.name), [])
+        return self._seen[index].union(*(self._seen[other] for other in module))
+
 
 def _module(name: str) -> str:
-    return name.rpartition(".")[0]
+    """What a tensor belongs to. Some quantisers hang their tables on the weight itself."""
+    module, hung, _ = name.partition(".weight.")
+    return module if hung else name.rpartition(".")[0]
+
+
+def _by_name(found: HeaderGroup, names: Names | None) -> Iterator[TensorGroup]:
+    """A tensor of no module; with what its name says where names speak."""
+    if names is None:
+        yield _unsaid(found)
+        return
+    for part in _inside_and_beyond(found, names.layers):
+        shard, axis = names.cut(part)
+        group = replace(_unsaid(part), shard=shard, axis=axis, is_draft=names.drafts(part))
+        if shard != UNSAID:
+            group = replace(group, role=names.role_of(part.pattern), heads=names.kv_heads or 1)
+        yield group
+
+
+def _inside_and_beyond(found: HeaderGroup, layers: int | None) -> Iterator[HeaderGroup]:
+    """A group cut where the network ends."""
+    if found.layers is None or layers is None:
+        yield found
+        return
+    inside = tuple(layer for layer in found.layers if layer < layers)
+    beyond = tuple(layer for layer in found.layers if layer >= layers)
+    yield from (replace(found, layers=part) for part in (inside, beyond) if part)
 
 
 def _unsaid(found: HeaderGroup) -> TensorGroup:

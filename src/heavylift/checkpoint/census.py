@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from heavylift.checkpoint.grouping import HeaderGroup
 from heavylift.checkpoint.inventory import Inventory
-from heavylift.checkpoint.packing import Hints, Packing, packing, unpacked
+from heavylift.checkpoint.packing import UNREAD, Hints, Packing, packing, unpacked
 from heavylift.facts.checkpoint_schema import TensorBook
 from heavylift.records.inspection import LayerBytes, Share, Stored
 
@@ -185,10 +185,13 @@ def census(
     `weights_each` are the weights of one tensor by pattern, where facts know them.
     """
     known = weights_each or {}
-    role_of = _role_finder(book)
+    role_of = role_finder(book)
     groups = [part for group in groups for part in _cut(group, stated.layers, role_of)]
     ends = sorted(book.words.side_tensors, key=len, reverse=True)
     four_bit = frozenset(book.words.four_bit_states)
+    unread = tuple(
+        each if each.startswith(":") else f".{each}" for each in book.words.unread_weights
+    )
     split = [_stem(group.pattern, ends) for group in groups]
     mains: dict[str, list[HeaderGroup]] = defaultdict(list)
     sides: dict[str, list[tuple[str, HeaderGroup]]] = defaultdict(list)
@@ -208,6 +211,8 @@ def census(
         beside = {} if end else _beside(group, sides.get(stem, ()))
         if group.pattern in known:
             found = unpacked(group, known[group.pattern])
+        elif group.pattern.endswith(unread):
+            found = UNREAD
         else:
             found = packing(group, beside, stated.packing, four_bit)
         is_weight = not group.pattern.endswith("bias")
@@ -310,7 +315,8 @@ def _only_number(
     return found.pop() if len(found) == 1 else None
 
 
-def _role_finder(book: TensorBook) -> RoleOf:
+def role_finder(book: TensorBook) -> RoleOf:
+    """The role of a tensor by its name."""
     compiled = [(each.role, [re.compile(name) for name in each.names]) for each in book.roles]
 
     def role_of(pattern: str) -> str:

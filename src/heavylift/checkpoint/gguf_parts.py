@@ -22,6 +22,8 @@ HEADER_LIMIT_BYTES: Final = 256 * MIB
 
 Value = int | float | bool | str
 
+_MOST_LAYERS: Final = 10_000
+
 _FIRST_READ_BYTES: Final = MIB
 _GROWTH: Final = 4
 _PART: Final = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.ASCII)
@@ -51,11 +53,14 @@ class GgufPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GgufRead:
-    """What the headers of a model say. `metadata` are the single values of the first part."""
+    """What the headers of a model say. `metadata` are the single values of the first part,
+    `by_layer` its lists of whole numbers that are no longer than any model has layers.
+    """
 
     parts: tuple[GgufPart, ...] = ()
     tallied: Counter[TensorKey] = field(default_factory=Counter)
     metadata: Mapping[str, Value] = field(default_factory=dict)
+    by_layer: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     defects: tuple[Defect, ...] = ()
 
 
@@ -119,6 +124,7 @@ def read(files: Files, model: GgufModel) -> GgufRead:
     defects: list[Defect] = []
     tallied: Counter[TensorKey] = Counter()
     metadata: dict[str, Value] = {}
+    by_layer: dict[str, tuple[int, ...]] = {}
     seen: dict[str, str] = {}
     for number, name in enumerate(model.names):
         opened = files.open(name)
@@ -133,7 +139,7 @@ def read(files: Files, model: GgufModel) -> GgufRead:
             defects.append(header)
             continue
         if not parts:
-            metadata = _single_values(header)
+            metadata, by_layer = _single_values(header), _by_layer(header)
         parts.append(
             GgufPart(
                 name=name,
@@ -153,7 +159,13 @@ def read(files: Files, model: GgufModel) -> GgufRead:
         defects.append(
             Defect(file=first, problem="split_tensors", observed=len(seen), expected=promised)
         )
-    return GgufRead(parts=tuple(parts), tallied=tallied, metadata=metadata, defects=tuple(defects))
+    return GgufRead(
+        parts=tuple(parts),
+        tallied=tallied,
+        metadata=metadata,
+        by_layer=by_layer,
+        defects=tuple(defects),
+    )
 
 
 def _header(opened: OpenFile, name: str) -> gguf.GgufFile | Defect:
@@ -191,6 +203,16 @@ def _single_values(header: gguf.GgufFile) -> dict[str, Value]:
         for key, entry in header.metadata.items()
         if not isinstance(entry.value, tuple)
     }
+
+
+def _by_layer(header: gguf.GgufFile) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for key, entry in header.metadata.items():
+        if isinstance(entry.value, tuple) and 0 < len(entry.value) <= _MOST_LAYERS:
+            numbers = tuple(each for each in entry.value if isinstance(each, int))
+            if len(numbers) == len(entry.value):
+                found[key] = numbers
+    return found
 
 
 def _part_defects(name: str, header: gguf.GgufFile, file_bytes: int) -> Iterable[Defect]:

@@ -78,12 +78,14 @@ class TensorGroup:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
     """All groups of a checkpoint. `source` names where the numbers are from; `is_read` = they are
-    those of its files.
+    those of its files. `cut_by_name` = no family listed the tensors: how ranks cut them follows
+    from what they are called.
     """
 
     groups: tuple[TensorGroup, ...]
     source: str
     is_read: bool = False
+    cut_by_name: bool = False
 
     @property
     def tensors(self) -> int:

@@ -79,7 +79,8 @@ def _plain(count: int, size: int, *, quantised: bool) -> Packing:
     return Packing(parameters=count, bits=bits, quantised=quantised)
 
 
-_UNKNOWN: Final = Packing(parameters=None, bits=None, quantised=True)
+UNREAD: Final = Packing(parameters=None, bits=None, quantised=True)
+"""Of weights whose packing nobody described."""
 
 
 def _bytes_packed(
@@ -99,7 +100,7 @@ def _bytes_packed(
                 return two
     if group.dtype == "I8":
         return Packing(parameters=count, bits=8.0, quantised=True)
-    return _UNKNOWN
+    return UNREAD
 
 
 def _words_packed(
@@ -113,7 +114,7 @@ def _words_packed(
     if bits is None and hints.bits is not None:
         bits = Fraction(hints.bits)
     if bits is None or not 1 <= bits <= _MOST_BITS:
-        return _UNKNOWN
+        return UNREAD
     weights = Fraction(count * word) / bits
     return Packing(parameters=math.floor(weights), bits=float(bits), quantised=True)
 

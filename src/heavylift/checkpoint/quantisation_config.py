@@ -15,13 +15,15 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import QuantisedFacts, TensorPattern
 
 _PLACES: Final = ("quantization_config", "text_config.quantization_config", "compression_config")
-_MOST_ENTRIES: Final = 20_000
+_MOST_ENTRIES: Final = 100_000
 _LONGEST_ENTRY: Final = 300
 # A pattern from a stranger's file must not take for ever: few repetitions, none of a group.
 _MOST_REPETITIONS: Final = 2
 _MOST_TRIALS: Final = 1_000_000
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{?]")
 _HEAD_ROLE: Final = "lm_head"
+_WRAPPERS: Final = ("thinker", "llm", "language")
+"""What names of a language model begin with where it is one of several models in a checkpoint."""
 
 _FP4: Final = ("float", 4)
 _FP8: Final = ("float", 8)
@@ -114,11 +116,14 @@ class _Names:
 
 
 def canonical(name: str) -> str:
-    """A tensor or module name without the wrapper that models with a vision tower put around the
-    text part: `language_model.model.layers…` and `model.language_model.layers…` are
+    """A tensor or module name without the wrapper that models with towers put around the text part:
+    `language_model.model.layers…`, `model.language_model.layers…` and `thinker.model.layers…` are
     `model.layers…`.
     """
-    return ".".join(part for part in name.split(".") if part != "language_model")
+    parts = name.split(".")
+    if parts[0] in _WRAPPERS and len(parts) > 1:
+        parts = parts[1:]
+    return ".".join(part for part in parts if part != "language_model")
 
 
 def quantised_by_config(
@@ -160,6 +165,13 @@ def quantised_by_config(
     return tuple(_rules(taken, everywhere))
 
 
+def method_by_config(find: Callable[[str], Any]) -> str:
+    """What a config calls its form; a question mark where it has no name for it."""
+    document = next((found for place in _PLACES if (found := find(place)) is not None), None)
+    method = _method(document) if isinstance(document, Mapping) else None
+    return method[:_LONGEST_ENTRY] if isinstance(method, str) else "?"
+
+
 def kv_dtype_by_config(find: Callable[[str], Any]) -> str | None:
     """The KV dtype that a checkpoint brings scales for; None when it names none that is known."""
     document = next((found for place in _PLACES if (found := find(place)) is not None), None)
@@ -169,7 +181,8 @@ def kv_dtype_by_config(find: Callable[[str], Any]) -> str | None:
     if isinstance(scheme, Mapping):
         is_fp8 = (scheme.get("type"), scheme.get("num_bits")) == _FP8
         return "fp8" if is_fp8 else None
-    return "fp8" if document.get("kv_cache_quant_algo") == "FP8" else None
+    said = (scheme, document.get("kv_cache_quant_algo"))
+    return "fp8" if "FP8" in said else None
 
 
 def _rules(
@@ -206,7 +219,7 @@ def _expert_form(find: Callable[[str], Any]) -> tuple[_Form, ...]:
 
 
 def _forms(document: Mapping[str, Any], path: str) -> tuple[tuple[_Form, ...], _Names]:
-    method = document.get("quant_method")
+    method = _method(document)
     ignored: list[str] = []
     for key in ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers"):
         ignored += _texts(document.get(key), path)
@@ -228,6 +241,13 @@ def _forms(document: Mapping[str, Any], path: str) -> tuple[tuple[_Form, ...], _
         case _:
             raise _unknown(path, method)
     return forms, _Names(ignored)
+
+
+def _method(document: Mapping[str, Any]) -> object:
+    """Whose words a config uses: as it says, or who wrote it where it does not."""
+    producer = document.get("producer")
+    wrote = producer.get("name") if isinstance(producer, Mapping) else None
+    return document.get("quant_method") or wrote
 
 
 def _fp8(document: Mapping[str, Any], path: str) -> _Form:

@@ -19,7 +19,9 @@ from typing import Any, Final
 import msgspec
 
 from heavylift.checkpoint import gguf_parts, grouping, safetensors
-from heavylift.checkpoint.defects import CheckpointError, Defect, at_most
+from heavylift.checkpoint.blobs import gguf_at
+from heavylift.checkpoint.config_text import CONFIG
+from heavylift.checkpoint.defects import CheckpointError, Defect, at_most, shown
 from heavylift.checkpoint.files import Files, LocalFiles, OpenFile, is_file_name
 from heavylift.checkpoint.grouping import HeaderGroup, TensorKey
 from heavylift.checkpoint.safetensors import HeaderTable
@@ -42,6 +44,10 @@ They would cost a gigabyte of memory to list.
 """
 
 _START_BYTES: Final = 512
+_PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+"""Ends of names of weights in Python's pickle."""
+
+_NAMED: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +67,8 @@ class Checkpoint:
 
     `ignored` are safetensors files in the folder that its index does not name. `index_total_bytes`
     is the index's own sum; None without an index or where it states none. `where` is the folder,
-    file or hub id. `metadata` are single values of a GGUF header.
+    file or hub id. `metadata` are single values of a GGUF header, `by_layer` its short lists of
+    whole numbers.
     """
 
     where: str
@@ -72,6 +79,7 @@ class Checkpoint:
     index_total_bytes: int | None = None
     file_format: str = "safetensors"
     metadata: Mapping[str, gguf_parts.Value] = field(default_factory=dict)
+    by_layer: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def tensors(self) -> int:
@@ -131,7 +139,8 @@ class _Contents:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The headers under `path`: a folder, a file, or a `.safetensors.index.json`.
+    """The headers under `path`: a folder, a file, a `.safetensors.index.json`, or a manifest of a
+    store of blobs. The folder's config.json stands for the folder.
 
     Raises CKPT021 when there is no such path, and what `read_files` raises.
     """
@@ -139,6 +148,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return read_files(LocalFiles(path))
     if not path.exists():
         raise HeavyliftError("CKPT021", {"path": str(path)})
+    if path.name == CONFIG:
+        return read_files(LocalFiles(path.parent))
+    found = gguf_at(path)
+    if found is not None and not found.name.endswith(gguf_parts.SUFFIX):
+        # In a store of blobs every model is a file of its own.
+        blob = gguf_parts.GgufModel(names=(found.name,), others=())
+        return _of_gguf(LocalFiles(found.parent), blob, str(path))
     return read_files(LocalFiles(path.parent), path.name)
 
 
@@ -146,10 +162,10 @@ def read_files(files: Files, start: str = "") -> Checkpoint:
     """The headers of a checkpoint: all of `files`, or what the one named `start` belongs to.
 
     A folder with safetensors is read as such; GGUF files beside them are another form of it.
-    Raises CKPT022 when there is no checkpoint, CKPT023 when there are several indexes, CKPT024 when
-    the index cannot be understood, CKPT025 when the folder may not be read, CKPT028 when there are
-    more tensors than any model has, CKPT029 when there are several GGUF models. All other defects
-    are collected in the result.
+    Raises CKPT022 when there is no checkpoint, CKPT034 when it is one that is never opened, CKPT023
+    when there are several indexes, CKPT024 when the index cannot be understood, CKPT025 when the
+    folder may not be read, CKPT028 when there are more tensors than any model has, CKPT029 when
+    there are several GGUF models. All other defects are collected in the result.
     """
     with _collector_paused():
         names = sorted(files.names())
@@ -163,7 +179,20 @@ def read_files(files: Files, start: str = "") -> Checkpoint:
 def _read_gguf(files: Files, names: list[str], start: str, where: str) -> Checkpoint:
     model = gguf_parts.choose(names, start, where)
     if model is None:
-        raise HeavyliftError("CKPT022", {"path": where})
+        raise _no_checkpoint(names, where)
+    return _of_gguf(files, model, where)
+
+
+def _no_checkpoint(names: list[str], where: str) -> HeavyliftError:
+    """That there is none; of weights that run code when they are read, that they are not opened."""
+    pickled = [name for name in names if name.endswith(_PICKLED)]
+    if not pickled:
+        return HeavyliftError("CKPT022", {"path": where})
+    listed = ", ".join(map(shown, pickled[:_NAMED]))
+    return HeavyliftError("CKPT034", {"path": where, "names": listed})
+
+
+def _of_gguf(files: Files, model: gguf_parts.GgufModel, where: str) -> Checkpoint:
     read = gguf_parts.read(files, model)
     return Checkpoint(
         where=where,
@@ -182,6 +211,7 @@ def _read_gguf(files: Files, names: list[str], start: str, where: str) -> Checkp
         ignored=model.others,
         file_format="gguf",
         metadata=read.metadata,
+        by_layer=read.by_layer,
     )
 
 

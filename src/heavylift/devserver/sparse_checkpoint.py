@@ -173,7 +173,8 @@ def config(model: ModelFacts, family: FamilyFacts) -> dict[str, Any]:
     for name, rule in family.config_layers.items():
         layers = model.layer_set(name)
         if rule.equals and rule.field is not None:
-            listed = words.setdefault(rule.field, ["-"] * model.dim("layers"))
+            other = rule.others[0] if rule.others else "-"
+            listed = words.setdefault(rule.field, [other] * model.dim("layers"))
             for layer in layers:
                 listed[layer] = rule.equals[0]
         else:

@@ -26,6 +26,7 @@ from heavylift.facts.symptom_schema import (
     SymptomFacts,
 )
 from heavylift.records.diagnosis import Evidence
+from heavylift.telemetry.values import printed_number
 
 UNKNOWN: Final = "unknown"
 
@@ -387,12 +388,13 @@ def _is_echo(line: str) -> bool:
 
 
 def _numbers(match: re.Match[str]) -> dict[str, float]:
-    """The named groups that were found, as numbers."""
-    return {
-        name: float(value.replace(",", ""))
+    """The named groups that were found and are numbers."""
+    printed = {
+        name: printed_number(value)
         for name, value in match.groupdict().items()
         if value is not None
     }
+    return {name: float(value) for name, value in printed.items() if value is not None}
 
 
 def _shortened(line: str, match: re.Match[str] | None) -> str:

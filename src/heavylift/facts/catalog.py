@@ -19,7 +19,13 @@ from heavylift.errors import HeavyliftError
 from heavylift.facts import consistency
 from heavylift.facts.access_schema import CardAccess
 from heavylift.facts.card_names import CardSize, read_card
-from heavylift.facts.checkpoint_schema import FormBook, HubBook, HubFacts, TensorBook
+from heavylift.facts.checkpoint_schema import (
+    FormBook,
+    GgufFields,
+    HubBook,
+    HubFacts,
+    TensorBook,
+)
 from heavylift.facts.command_schema import (
     CommandCards,
     CommandEngines,
@@ -217,6 +223,15 @@ class Catalog:
     def tensor_names(self) -> TensorBook:
         """How the tensors of any model are named."""
         return self._load(TensorBook, "checkpoints/tensors.toml")
+
+    def gguf_fields(self) -> GgufFields:
+        """What the keys of a GGUF header state in the words of a config.json."""
+        return self._load(GgufFields, "checkpoints/gguf_fields.toml")
+
+    def family_for_gguf(self, architecture: str) -> FamilyFacts | None:
+        """The family that GGUF headers call so, or None."""
+        claiming = self._families_claiming("gguf_architectures", architecture)
+        return next(map(self.family, claiming), None)
 
     def mixes(self) -> MixBook:
         """Mixes of types that quantisers make; none where no file lists them."""
@@ -432,8 +447,24 @@ class Catalog:
 
     def family_for_hf_type(self, model_type: str) -> FamilyFacts | None:
         """The family that claims a `model_type` of a config.json, or None."""
-        families = map(self.family, self.ids("families"))
-        return next((family for family in families if model_type in family.hf_model_types), None)
+        return next(iter(self.families_for_hf_type(model_type)), None)
+
+    def families_for_hf_type(self, model_type: str) -> tuple[FamilyFacts, ...]:
+        """The families that claim a `model_type`, the one that others stand in for first."""
+        found = map(self.family, self._families_claiming("hf_model_types", model_type))
+        return tuple(sorted(found, key=lambda family: family.instead_of is not None))
+
+    def _families_claiming(self, key: str, name: str) -> tuple[str, ...]:
+        """Ids of the families with a name in a list of theirs: the others need not be decoded."""
+        tables = {
+            identifier: self._table(f"families/{identifier}/architecture.toml")
+            for identifier in self.ids("families")
+        }
+        return tuple(
+            identifier
+            for identifier, table in tables.items()
+            if isinstance(table.get(key), list) and name in table[key]
+        )
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -584,6 +615,7 @@ class Catalog:
             "hubs": self.hubs,
             "tensors": self.tensor_names,
             "forms": self.forms,
+            "gguf_fields": self.gguf_fields,
             "methods": self.quantisation_methods,
             "mixes": self.mixes,
         }

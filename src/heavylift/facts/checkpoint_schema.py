@@ -56,13 +56,15 @@ class TensorWords(Rule):
     """Ends of names that belong together, and the config fields that count parts of a model.
 
     `side_tensors` end the names of scales, zero points and the like: stored bytes that are no
-    parameters. `four_bit_states` are those of them that say that a byte packs two weights.
-    `experts_per_token`, `experts`, `layers`, `bits` and `group_size` are names of config fields;
-    `nests` are tables of a config in which they may stand, `quantisation` those that describe the
-    packing.
+    parameters. `unread_weights` end the names of packed weights whose packing nobody described: how
+    many there are is not known. `four_bit_states` are those side tensors that say that a byte packs
+    two weights. `experts_per_token`, `experts`, `layers`, `bits` and `group_size` are names of
+    config fields; `nests` are tables of a config in which they may stand, `quantisation` those that
+    describe the packing.
     """
 
     side_tensors: tuple[str, ...]
+    unread_weights: tuple[str, ...]
     four_bit_states: tuple[str, ...]
     nests: tuple[str, ...]
     quantisation: tuple[str, ...]
@@ -74,11 +76,34 @@ class TensorWords(Rule):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CutNames(Rule):
+    """How engines that split tensors over ranks cut a tensor of such a name: regular expressions as
+    of `RoleNames`. `shard` and `axis` as of a family's tensors. It holds where a family is
+    described and lists no tensors; of the cuts the first with a name that is found counts.
+    """
+
+    shard: str
+    names: tuple[str, ...]
+    axis: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TensorBook:
     """How tensors of any model are named."""
 
     words: TensorWords
     roles: tuple[RoleNames, ...]
+    cuts: tuple[CutNames, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GgufFields(Rule):
+    """What the keys of a GGUF header, without the architecture in front, state in the words of a
+    config.json: `fields` are the fields of each key, `differences` a field as one key less another.
+    """
+
+    fields: dict[str, tuple[str, ...]]
+    differences: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

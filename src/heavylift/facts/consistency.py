@@ -37,7 +37,7 @@ from heavylift.facts.schema import (
 )
 from heavylift.facts.variant_schema import VariantReportBook
 from heavylift.facts.vocabulary import RankNumbers
-from heavylift.units import GB, GIB
+from heavylift.units import GB, GIB, plain_width
 
 MOST_LAYERS: Final = 10_000
 """No model comes near; what counts its layers apart stays below it too."""
@@ -100,7 +100,7 @@ def _book_reference_defects(everything: Everything) -> Iterator[Defect]:
 
 def name_key(name: str) -> str:
     """A name as it is compared: case, spaces, dashes, dots and underscores do not matter."""
-    return "".join(character for character in name.lower() if character.isalnum())
+    return "".join(character for character in plain_width(name).lower() if character.isalnum())
 
 
 def _all_name_defects(everything: Everything) -> Iterator[Defect]:
@@ -109,7 +109,12 @@ def _all_name_defects(everything: Everything) -> Iterator[Defect]:
     engines = {engine.id: (engine.title, *engine.names) for engine in everything.engines}
     for kind, others in (("gpus", gpus), ("models", models), ("engines", engines)):
         yield from _name_defects(kind, others)
-    types = {family.id: family.hf_model_types for family in everything.families}
+    # A family that stands in for another answers to the same types.
+    types = {
+        family.id: family.hf_model_types
+        for family in everything.families
+        if family.instead_of not in everything.ids["families"]
+    }
     owner: dict[str, str] = {}
     for identifier, model_types in types.items():
         for model_type in model_types:

@@ -40,6 +40,11 @@ def read_name(name: str, book: FormBook, models: Mapping[str, Iterable[str]]) ->
     return None
 
 
+def form_of(name: str, book: FormBook) -> FormFacts | None:
+    """The form of weights that a name speaks of; None for a name without."""
+    return _form(name.rpartition("/")[2].lower(), book)[0]
+
+
 def _whole(spelling: str, book: FormBook) -> str:
     return _key(spelling.replace("/", " ").lower(), book)
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from heavylift.facts.checkpoint_schema import CutNames
 from heavylift.facts.defects import Defect
 from heavylift.facts.price_schema import AssumptionFacts
 from heavylift.facts.schema import (
@@ -22,6 +23,7 @@ from heavylift.facts.schema import (
     DefaultRule,
     EngineSupportRule,
     Fact,
+    FamilyFacts,
     GpuFacts,
     KvDtypeRule,
     LayoutRule,
@@ -119,8 +121,10 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (TrafficShape, "shared_tokens"),
         (TrafficShape, "pause_s"),
         (TensorPattern, "axis"),
+        (CutNames, "axis"),
         (TensorPattern, "params_per_element"),
         (ConfigLayers, "counts_from"),
+        (FamilyFacts, "config_only"),
         (BudgetRule, "default_reserved_floor_bytes"),
         (BudgetRule, "floor_over_gib"),
         (BudgetRule, "least_chunk_tokens"),

@@ -161,10 +161,14 @@ class ConfigLayers:
     `start` = from the first, no `stop` = to the last layer.
 
     With `equals`, `field` has an entry (or a letter) for every layer, and those that are one of
-    the words belong. `every` names a field with a number n: every n-th layer. `beyond` names a
-    field with a count of layers that follow the last. `other_than` = all layers but those of the
-    sets named. `absent` says what the set is where the fields are not there: `all` or `none`.
-    Fields may be alternatives, `a|b`: the first that is there counts.
+    the words belong; `others` are the words it may have besides, where it may not have any: a
+    network with a layer of another kind is not the one described. `every` names a field with a
+    number n: every n-th layer. `beyond` names a field with a count of layers that follow the
+    last. `other_than` = all layers but those of the sets named. `absent` says what the set is
+    where the fields are not there: `all` or `none`; or `or_else` says how else it is stated then.
+    `at` names the place of the layer among each n, counted from 0; without it, it is the last.
+    `without_last` names a field with how many of the last layers do not belong, whatever the list
+    says. Fields may be alternatives, `a|b`: the first that is there counts.
     """
 
     field: str | None = None
@@ -172,10 +176,14 @@ class ConfigLayers:
     start: str | None = None
     stop: str | None = None
     equals: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     every: str | None = None
     beyond: str | None = None
     other_than: tuple[str, ...] = ()
     absent: str | None = None
+    at: str | None = None
+    without_last: str | None = None
+    or_else: ConfigLayers | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,7 +195,12 @@ class FamilyFacts:
     states each layer set. `dim_defaults` are expressions over the other dimensions, for those a
     config may leave out: `head_dim = "hidden_size/heads"`; a default of 0 allows a stated 0.
     `described` is False where nothing but the tensors is known: what grows is then unknown.
-    `schemes` names the family's own spelling of a quantisation scheme.
+    `schemes` names the family's own spelling of a quantisation scheme. `config_only` holds fields
+    of a config that must have one of these values where they are stated: what says otherwise is a
+    network that this description does not cover; `instead_of` names a family whose types this one
+    shares, and describes what that one does not cover. `gguf_architectures` are what GGUF headers
+    call the family. A family without any list of tensors knows what a text needs, not how ranks cut
+    the weights.
     """
 
     id: str
@@ -203,6 +216,9 @@ class FamilyFacts:
     dim_defaults: dict[str, str] = field(default_factory=dict)
     described: bool = True
     schemes: dict[str, str] = field(default_factory=dict)
+    config_only: dict[str, tuple[str | int | bool, ...]] = field(default_factory=dict)
+    instead_of: str | None = None
+    gguf_architectures: tuple[str, ...] = ()
 
     @property
     def flags(self) -> frozenset[str]:
@@ -255,8 +271,10 @@ class VariantFacts(Rule):
     counts. `kv_cache_dtype`: what the checkpoint brings scales for, which engines take unless told
     otherwise. `bytes_total` is the published size of all files, where the tensor list is not known.
     `bytes_more` is how much more the files may hold: what a form known by its name alone may have
-    left as it was. `dims` are dimensions in which the form's tensors differ from the model's own; a
-    published recipe that names no form says nothing of it.
+    left as it was. `method` is what a checkpoint calls its form where nobody described it: its
+    files say the bytes, engines' lists whether they read it. `dims` are dimensions in which the
+    form's tensors differ from the model's own; a published recipe that names no form says nothing
+    of it.
     """
 
     id: str
@@ -271,6 +289,7 @@ class VariantFacts(Rule):
     kv_cache_dtype: str | None = None
     bytes_total: int | None = None
     bytes_more: int | None = None
+    method: str | None = None
     repo: str | None = None
 
 

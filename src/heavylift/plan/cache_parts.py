@@ -62,11 +62,24 @@ def token_parts(subject: Subject, layout: Layout) -> tuple[TokenPart, ...]:
     there are heads, latents are held whole by each. Where the engine stores a cache in its own
     way, its rule counts instead.
     """
-    parts = (_token_part(subject, layout, pattern) for pattern in subject.family.caches)
-    return tuple(part for part in parts if part.layers)
+    return tuple(
+        _token_part(subject, layout, pattern, layers)
+        for pattern in subject.family.caches
+        if (layers := _layers_of(subject, pattern))
+    )
 
 
-def _token_part(subject: Subject, layout: Layout, pattern: CachePattern) -> TokenPart:
+def _layers_of(subject: Subject, pattern: CachePattern) -> tuple[int, ...]:
+    """The layers that keep a cache, those of loaded prediction heads too."""
+    layers = subject.model.layer_set(pattern.layers)
+    if subject.draft and pattern.draft_layers is not None:
+        return (*layers, *subject.model.layer_set(pattern.draft_layers))
+    return layers
+
+
+def _token_part(
+    subject: Subject, layout: Layout, pattern: CachePattern, layers: tuple[int, ...]
+) -> TokenPart:
     dims = subject.dims
     elements = evaluate(pattern.elements, dims)
     heads = evaluate(pattern.heads, dims)
@@ -84,9 +97,6 @@ def _token_part(subject: Subject, layout: Layout, pattern: CachePattern) -> Toke
     else:
         each = own * local // heads
         formula = f"{each:,} B"
-    layers = subject.model.layer_set(pattern.layers)
-    if subject.draft and pattern.draft_layers is not None:
-        layers = (*layers, *subject.model.layer_set(pattern.draft_layers))
     return TokenPart(
         id=pattern.id,
         layers=layers,
@@ -110,12 +120,16 @@ def _own_bytes(subject: Subject, cache: str) -> int | None:
 
 
 def state_parts_of(subject: Subject, layout: Layout) -> tuple[StatePart, ...]:
-    """What one sequence costs in state on a rank, by state of the family.
+    """What one sequence costs in state on a rank, by state of the family that has layers.
 
     Formula: elements / heads × ceil(heads / tensor_parallel) × dtype bytes. Raises PLAN020 when the
     engine's facts do not say in which dtype it keeps a state.
     """
-    return tuple(_state_part(subject, layout, pattern) for pattern in subject.family.states)
+    return tuple(
+        _state_part(subject, layout, pattern)
+        for pattern in subject.family.states
+        if subject.model.layer_set(pattern.layers)
+    )
 
 
 def _state_part(subject: Subject, layout: Layout, pattern: StatePattern) -> StatePart:

@@ -14,13 +14,13 @@ from heavylift.plan.planner import Machine
 from heavylift.plan.rack import MOST_GPUS, count_rack
 from heavylift.plan.subject import HOST_VENDOR
 from heavylift.records.plan import Rack
-from heavylift.units import GB, GIB
+from heavylift.units import GB, GIB, plain_width
 
 STATED: Final = "stated"
 """The id of a machine that is only what was said of it."""
 
 UNKNOWN: Final = "unknown"
-_SIZE: Final = r"([0-9]{1,7})(?:\.([0-9]{1,3}))?\s*(GB|GiB|TB|TiB)"
+_SIZE: Final = r"([0-9]{1,7})(?:\.([0-9]{1,3}))?\s*(GB|GiB|TB|TiB|G|T)"
 _POOL: Final = re.compile(rf"([0-9]{{1,6}})\s*[x×*]\s*{_SIZE}", re.IGNORECASE)
 _MACHINE: Final = re.compile(
     rf"{_SIZE}(?:\s*RAM)?(?:[\s-]+([a-z][a-z -]*?))?(\s*\+\s*(?:nvme|ssd|disk))?", re.IGNORECASE
@@ -68,7 +68,7 @@ def parse_have(text: str, shares: Sequence[MemoryShareRule], today: date) -> Hav
     Memory of cards is read in the smaller unit, the least a nameplate can mean; memory of machines
     in the larger one, as it is sold. Raises PLAN006 for a machine of an unknown kind.
     """
-    said = text.strip()
+    said = plain_width(text).strip()
     if match := _POOL.fullmatch(said):
         count = int(match[1])
         if not 0 < count <= MOST_GPUS:

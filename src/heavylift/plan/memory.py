@@ -300,15 +300,15 @@ def _terms(subject: Subject, layout: Layout, stage: Stage, cache: CacheModel) ->
     return (*found, *memory_terms(subject, layout, stage))
 
 
-def _weights_kind(subject: Subject, weights_bytes: Interval) -> Kind:
+def _weights_kind(subject: Subject, weights_bytes: Interval, ranks: int) -> Kind:
     """What the weights rest on: files or a published index, a rule over a config, a size. Between
-    two bounds they are not exact.
+    two bounds they are not exact, nor where several ranks cut tensors by what they are called.
     """
     if subject.inventory is None:
         return Kind.REPORTED
     if subject.variant.bytes_more:
         return Kind.ASSUMED
-    if weights_bytes.low != weights_bytes.high:
+    if weights_bytes.low != weights_bytes.high or (subject.inventory.cut_by_name and ranks > 1):
         return Kind.DERIVED
     if subject.inventory.is_read or subject.variant.kind in _SEEN:
         return Kind.EXACT
@@ -325,7 +325,7 @@ def _weights(subject: Subject, layout: Layout, stage: Stage) -> Term:
     return Term(
         id=Segment.WEIGHTS,
         segment=Segment.WEIGHTS,
-        kind=_weights_kind(subject, found),
+        kind=_weights_kind(subject, found, ranks),
         bytes=found,
         formula=f"{groups} tensor groups",
         source=subject.inventory.source if subject.inventory else subject.variant.source,

@@ -10,10 +10,16 @@ from typing import Final
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import GpuFacts, NodeFacts
 from heavylift.records.plan import Rack, RackPart
+from heavylift.units import plain_width
 
 MOST_GPUS: Final = 65_536
 """More than any fast network joins; beyond it a count is taken for a slip of the keys."""
 
+# `8卡H100`, `2台8卡H200`, `H100 8张`: the words that Chinese counts cards and machines by.
+_COUNTED_BEFORE: Final = re.compile(
+    r"([0-9]+)\s*(?:[卡张張块塊片枚台]|[机機節节](?:器|点|點)?)\s*(?=\S)"
+)
+_COUNTED_AFTER: Final = re.compile(r"\s*[xX×*:]?\s*([0-9]+)\s*[卡张張块塊片枚]$")
 # Numbers are plain digits: `\d` would read digits of every script.
 _NODES_COUNT: Final = re.compile(r"([0-9]+)\s*[xX×*]\s*([0-9]+)\s*[xX×*]\s*(\S.*)")
 _COUNT_FIRST: Final = re.compile(r"([0-9]+)(?:\s*[xX×*]\s*|\s+)(\S.*)")
@@ -32,12 +38,14 @@ _TORN_COUNT: Final = re.compile(
 
 # `4xA100-80+4xA100-40`, `RTX 5090 + RTX 5080`. A plus may also end a card's name (Ryzen AI Max+),
 # or stand in it before a number.
-_AND: Final = re.compile(r"\+(?=\s*[0-9]+\s*[xX×*]\s*[A-Za-z])|\s\+\s")
+_AND: Final = re.compile(
+    r"\+(?=\s*[0-9]+\s*(?:[xX×*]\s*(?:[A-Za-z]|[1-9][0-9]{3}\b)|[卡张張块塊片枚台]))|\s\+\s"
+)
 
 
 def rack_parts(text: str) -> tuple[str, ...]:
     """The racks that a text joins with a plus; the text itself where it joins none."""
-    return tuple(part.strip() for part in _AND.split(text))
+    return tuple(part.strip() for part in _AND.split(plain_width(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,9 @@ def parse_rack(text: str) -> RackText:
 
 def _taken_apart(text: str) -> tuple[int | None, int | None, str]:
     """Machines, cards of each and the card's name, as far as they are written."""
-    stripped = text.strip()
+    stripped = plain_width(text).strip()
+    stripped = _COUNTED_AFTER.sub(r":\1", stripped)
+    stripped = _COUNTED_BEFORE.sub(r"\1x", stripped)
     if match := _NODES_COUNT.fullmatch(stripped):
         return _count(text, match[1]), _count(text, match[2]), match[3]
     first, last = _COUNT_FIRST.fullmatch(stripped), _COUNT_LAST.fullmatch(stripped)

@@ -24,8 +24,7 @@ def by_registry(subject: Subject) -> Support | None:
     stated = subject.model.hf_architecture
     if registry is None or stated is None:
         return None
-    # Lists in the engine's own words say nothing of a class whose name there nobody gave.
-    name = registry.known_as.get(stated.value) if registry.known_as else stated.value
+    name = _name_in(registry, stated.value)
     if name is None:
         return None
     if not registry.lists(registry.architectures, name, subject.version_text):
@@ -36,6 +35,15 @@ def by_registry(subject: Subject) -> Support | None:
     if reason is not None:
         return _support(subject, registry, Status.UNSUPPORTED, reason)
     return _support(subject, registry, Status.UNVERIFIED, "in_registry")
+
+
+def _name_in(registry: RegistryFacts, stated: str) -> str | None:
+    """What the engine's lists call a class. Lists in the engine's own words say nothing of a class
+    whose name there nobody gave; a GGUF header speaks those words itself.
+    """
+    if not registry.known_as or stated in registry.architectures.names:
+        return stated
+    return registry.known_as.get(stated)
 
 
 def registry_of(subject: Subject) -> RegistryFacts | None:
@@ -63,6 +71,9 @@ def _form_refused(subject: Subject, registry: RegistryFacts) -> str | None:
     table = registry.quantisations
     if table is None:
         return None
+    method = subject.variant.method
+    if method is not None and not registry.lists(table, method, subject.version_text):
+        return "form_not_in_registry"
     for scheme in dict.fromkeys(rule.scheme for rule in subject.variant.quantised):
         methods = subject.knowledge.methods.get(scheme)
         if not methods:

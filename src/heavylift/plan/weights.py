@@ -83,7 +83,7 @@ def expert_split(subject: Subject, layout: Layout) -> ExpertSplit | None:
     the MoE backend's multiple.
     """
     dims = subject.dims
-    if "experts" not in dims:
+    if "experts" not in dims or "moe_intermediate_size" not in dims:
         return None
     inner, experts = dims["moe_intermediate_size"], dims["experts"]
     tensor, spread = layout.tensor_parallel_size, layout.expert_parallel_size > 1
@@ -405,4 +405,6 @@ def _pads_tables(subject: Subject) -> bool:
 
 
 def _split(group: TensorGroup, ways: int) -> int:
-    return ceil_div(group.bytes_each * ceil_div(group.split_size, ways), group.split_size)
+    # A config may state a width of nought: the tensor is there and holds nothing.
+    size = max(group.split_size, 1)
+    return ceil_div(group.bytes_each * ceil_div(size, ways), size)

@@ -14,6 +14,7 @@ from typing import Final
 
 from heavylift.facts.log_schema import LogBook, LogTerm
 from heavylift.records.receipt import MeasuredTerm
+from heavylift.telemetry.values import printed_number
 from heavylift.units import GIB, MIB
 
 _UNITS: Final[Mapping[str, int]] = {"GiB": GIB, "MiB": MIB}
@@ -127,7 +128,10 @@ class LogReader:
     def _note_figures(self, line: str) -> None:
         for facts, pattern in self._words.figures:
             if match := pattern.search(line):
-                self.figures[facts.figure] = value = float(match["value"].replace(",", ""))
+                number = printed_number(match["value"])
+                if number is None:
+                    continue
+                self.figures[facts.figure] = value = float(number)
                 if facts.adds_up:
                     replica = self._device(line).partition(".")[0]
                     self.replica_figures.setdefault(facts.figure, {})[replica] = value
@@ -144,8 +148,13 @@ class LogReader:
                 self.phase, self.unit = each.phase, each.unit
                 self.done = self.total = None
                 self.news += 1
-            if found is not None:
-                done, total = int(found["done"]), int(found["total"])
+            counts = (
+                None
+                if found is None
+                else (printed_number(found["done"]), printed_number(found["total"]))
+            )
+            if counts is not None and None not in counts:
+                done, total = (int(each or 0) for each in counts)
                 self.news += (done, total) != (self.done, self.total)
                 self.done, self.total = done, total
             return
@@ -154,12 +163,15 @@ class LogReader:
         key = (facts.term, self._device(line), number)
         if facts.keep == "first" and key in self._terms:
             return
+        size = printed_number(match["size"])
+        if size is None:
+            return
         scale = _UNITS[facts.unit]
         step = Decimal(1).scaleb(-len(match["size"].partition(".")[2]))
         self._terms[key] = MeasuredTerm(
             term=facts.term,
             device=key[1],
-            bytes=round(Decimal(match["size"]) * scale),
+            bytes=round(size * scale),
             resolution_bytes=round(step * scale),
             line=line.strip(),
         )
@@ -170,7 +182,7 @@ class LogReader:
             if match := pattern.search(line):
                 groups = match.groupdict()
                 outer = [f"{name}{groups[name]}" for name in ("dp", "pp") if groups.get(name)]
-                return ".".join([*outer, f"tp{groups.get('rank') or 0}"])
+                return ".".join([*outer, f"tp{printed_number(groups.get('rank') or '0') or 0}"])
         return "tp0"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ _ABSENT_PHRASES: Final = ("requested functionality has been", "function not foun
 
 # Twenty digits hold every 64-bit number; longer runs are no count of anything.
 _NUMBER: Final = re.compile(r"[-+]?[0-9]{1,20}(?:\.[0-9]{1,20})?", re.ASCII)
+_PRINTED: Final = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?", re.ASCII)
 _QUANTITY: Final = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([KMGT]i?B|bytes|B)\b", re.ASCII)
 _HEX: Final = re.compile(r"0[xX][0-9a-fA-F]{1,16}", re.ASCII)
 _POWER: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -45,6 +47,14 @@ def known(text: str | None) -> str | None:
     if bare in _ABSENT or bare.startswith(_ABSENT_PHRASES):
         return None
     return value
+
+
+def printed_number(text: str) -> Decimal | None:
+    """A number as a log prints it, with or without commas; None for what is none, or longer than
+    any that a program prints: a damaged line measures nothing.
+    """
+    digits = text.replace(",", "")
+    return Decimal(digits) if _PRINTED.fullmatch(digits) else None
 
 
 def number(text: str | None) -> float | None:

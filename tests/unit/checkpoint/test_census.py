@@ -418,7 +418,7 @@ def test_a_spoiled_part_is_named(
 # --- configs that say nothing --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000, '{"a": NaN}', "\x00"])
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000, "NaN", "\x00"])
 def test_a_config_that_is_none_is_a_remark(tmp_path: Path, content: str) -> None:
     """The tensors are what they are."""
     (tmp_path / "config.json").write_text(content)

@@ -87,7 +87,7 @@ def test_a_default_that_does_not_come_out_whole_is_a_missing_field() -> None:
     ("layers", "code"),
     [
         (None, "PLAN052"),
-        ("1,2", "PLAN053"),
+        ("1,x", "PLAN053"),
         ([1, 2, 2], "PLAN053"),
         ([0], "PLAN053"),
         ([94], "PLAN053"),
@@ -95,7 +95,7 @@ def test_a_default_that_does_not_come_out_whole_is_a_missing_field() -> None:
     ],
 )
 def test_a_layer_list_must_be_layer_numbers(layers: object, code: str) -> None:
-    """Missing, text, repeated, before the first, beyond the last, fractions: each is refused."""
+    """Missing, words, repeated, before the first, beyond the last, fractions: each is refused."""
     document = deepcopy(config_of(CATALOG.model("kimi-k3"), K3))
     document["text_config"]["linear_attn_config"]["kda_layers"] = layers
     with pytest.raises(HeavyliftError) as caught:

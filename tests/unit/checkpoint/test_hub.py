@@ -276,6 +276,16 @@ def test_one_of_several_gguf_models_is_named_by_its_part(hub: HubServer) -> None
         assert "Q8_0/tiny-Q8_0.gguf" in str(error.params["names"])
 
 
+def test_what_a_quantiser_wrote_is_read_from_a_hub_as_from_a_folder(
+    hub: HubServer, root: Path
+) -> None:
+    """The file beside the config is fetched with it."""
+    beside = '{"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}'
+    (root / MODEL / "hf_quant_config.json").write_text(beside)
+    found = Planning(reach=reach_of(hub)).knowledge(MODEL)
+    assert found.model.model.variants[0].kv_cache_dtype == "fp8"
+
+
 def test_a_plan_reads_a_model_that_the_facts_do_not_know(hub: HubServer, root: Path) -> None:
     """`plan owner/name` gives what `plan FOLDER` gives."""
     planning = Planning(reach=reach_of(hub))

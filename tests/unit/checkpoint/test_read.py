@@ -118,10 +118,13 @@ def code_of(path: Path) -> str:
 
 
 def test_what_holds_no_safetensors_is_refused(tmp_path: Path) -> None:
-    """No such path, an empty folder and another kind of file each have their code."""
-    (tmp_path / "weights.bin").write_bytes(b"x")
+    """No such path, an empty folder, another kind of file, and weights in a pickle, which are never
+    opened, each have their code.
+    """
     assert code_of(tmp_path / "nowhere") == "CKPT021"
     assert code_of(tmp_path) == "CKPT022"
+    (tmp_path / "weights.bin").write_bytes(b"x")
+    assert code_of(tmp_path) == "CKPT034"
     assert code_of(tmp_path / "weights.bin") == "CKPT022"
 
 

@@ -28,6 +28,14 @@ from heavylift.records.plan import PlanRequest, PlanVerdict, Status
         ("MI355Xx8", 1, 8),
         ("B300x8", 1, 8),
         ("B300 ×8", 1, 8),
+        ("８ｘＢ３００", 1, 8),
+        ("8卡B300", 1, 8),
+        ("8张 B300", 1, 8),
+        ("B300 8張", 1, 8),
+        ("2台8卡H200", 2, 8),
+        ("2x4090", 1, 2),
+        ("4090x2", 1, 2),
+        ("4090:2", 1, 2),
     ],
 )
 def test_a_rack_text_gives_nodes_and_gpus_per_node(

@@ -173,3 +173,12 @@ def test_a_text_without_memory_lines_is_no_log() -> None:
     with pytest.raises(HeavyliftError) as raised:
         log("hello", "world")
     assert raised.value.code == "RUN020"
+
+
+@pytest.mark.parametrize(
+    "size", ["47.47.4", "", ".", "9" * 5000, "1,,2.", "٤٧"], ids=lambda size: size[:9]
+)
+def test_a_damaged_line_measures_nothing(size: str) -> None:
+    """Two points in a number, none at all, more digits than any engine prints."""
+    damaged = [line.replace("56.21 GiB", f"{size} GiB") for line in VLLM[:4]]
+    assert log(*damaged).terms == log(*VLLM[:3]).terms
