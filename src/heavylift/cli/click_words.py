@@ -140,11 +140,11 @@ def _wrapped(
     subsequent_indent: str = "",
     preserve_paragraphs: bool = False,
 ) -> str:
-    if text.isascii() or "\b" in text:
-        return _wrap_text(text, width, initial_indent, subsequent_indent, preserve_paragraphs)
+    def paragraph(words: str) -> str:
+        if words.isascii() or "\b" in words:
+            return _wrap_text(words, width, initial_indent, subsequent_indent, preserve_paragraphs)
+        folded = wrap(" ".join(words.split()), initial_indent, subsequent_indent, width=width)
+        return "\n".join(folded)
 
     paragraphs = text.split("\n\n") if preserve_paragraphs else [text]
-    return "\n\n".join(
-        "\n".join(wrap(" ".join(each.split()), initial_indent, subsequent_indent, width=width))
-        for each in paragraphs
-    )
+    return "\n\n".join(map(paragraph, paragraphs))

@@ -36,7 +36,9 @@ class ReportingLedger(Ledger):
 def child(source: str, url: str, folder: Path, pipe: int) -> None:
     """One run to its end, if it is let."""
     ReportingLedger.pipe = pipe
-    settings = Settings(endpoints=(url,), concurrency=16, retry=RetryRules(base_s=0.01))
+    # So many attempts that no row is unlucky with all of them: only what is refused fails.
+    retry = RetryRules(attempts=30, base_s=0.01)
+    settings = Settings(endpoints=(url,), concurrency=16, retry=retry)
     with job.held(folder, must_exist=False) as journal:
         intake.take_in(folder, journal, intake.Source(path=source, shape=Shape()))
         journal.put(settings=settings)
