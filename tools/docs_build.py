@@ -42,6 +42,8 @@ def build(language: str) -> None:
         site_dir=str(SITE / language),
     )
     config.theme["language"] = THEME[language]
+    # Its links start at the root of a server, where a folder of languages does not lie.
+    config.theme.static_templates.discard("404.html")
     config.nav = [_named(entry) for entry in config.nav]
     config.extra["alternate"] = [
         {"name": name, "link": f"../{tag}/index.html", "lang": tag} for tag, name in NAMES.items()

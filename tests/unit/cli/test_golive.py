@@ -252,6 +252,15 @@ def test_what_is_kept_of_a_deployment_proves_its_points(chat: str) -> None:
     assert found["keys"] == (Standing.MISSING, "no_gateway")
 
 
+def test_what_it_links_to_is_there(chat: str, recipe: Path) -> None:
+    """Of a deployment and of a folder: no gateway was started, so nobody is sent to its folder."""
+    for name in (chat, str(recipe)):
+        report = golive(name)[1]
+        linked = [point.evidence.path for point in report.points if point.evidence is not None]
+        assert [path for path in linked if path is not None and not Path(path).exists()] == []
+        assert any(path is not None for path in linked)
+
+
 def test_a_start_that_failed_fails_with_its_numbers(chat: str) -> None:
     """And a term of memory that was not as planned, by its two values."""
     odd = Finding(

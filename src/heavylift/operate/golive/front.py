@@ -64,8 +64,10 @@ def proofs(front: Front, found: Found, flags: tuple[PromptLogFlag, ...]) -> Iter
         if settings is not None:
             reason = "gateway_elsewhere" if not front.leads_here else "gateway_gone"
         url = None if settings is None else settings.url
+        # Where no gateway was ever started there is no folder to look into.
+        path = None if settings is None else front.folder
         for kind in _KINDS:
-            yield _seen(kind, Outcome.OPEN, reason, front.folder, url=url)
+            yield _seen(kind, Outcome.OPEN, reason, path, url=url)
         return
     yield _keys(front, settings)
     yield _audit(front)
@@ -196,12 +198,12 @@ def _listens(url: str) -> bool:
         return False
 
 
-def _seen(kind: str, outcome: Outcome, reason: str, path: Path, **params: Scalar) -> Proof:
+def _seen(kind: str, outcome: Outcome, reason: str, path: Path | None, **params: Scalar) -> Proof:
     return Proof(
         kind=kind,
         outcome=outcome,
         reason=reason,
         at=now_utc().isoformat(),
         params=params,
-        path=str(path),
+        path=None if path is None else str(path),
     )
