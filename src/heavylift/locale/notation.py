@@ -16,7 +16,7 @@ from heavylift.locale.text import text
 
 _AREA: Final = "notation"
 _PREFIX: Final = "notation."
-_NUMBER: Final = r"\d[\d,.]*"
+_NUMBER: Final = r"\d(?:[\d,.]*\d)?"
 _PAIR: Final = "notation.of"
 _DEFINED: Final = "page"
 
@@ -42,7 +42,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     names = "|".join(map(re.escape, units()))
     return (
         re.compile(rf"({_NUMBER}) ({names}) of ({_NUMBER}) ({names})\b"),
-        re.compile(rf"({_NUMBER}) ({names})\b(?! =)"),
+        re.compile(rf"({_NUMBER}) ({names})\b"),
         re.compile(rf"^{_DEFINED}\b(?= =)"),
     )
 
