@@ -82,9 +82,7 @@ def test_every_word_of_a_plans_formulas_is_one_of_the_catalogue(
     formulas = [term.formula for term in plan.terms]
     formulas += [words for t in plan.terms for p in t.parts for words in (p.formula, p.detail)]
     counted = {
-        word
-        for words in formulas
-        for word in re.findall(r"\d ([a-z]+)\b", words.split(" (")[0])
+        word for words in formulas for word in re.findall(r"\d ([a-z]+)\b", words.split(" (")[0])
     }
     assert counted
     assert counted <= {word for unit in units() for word in unit.split()}

@@ -136,6 +136,7 @@ class _Bench:
     async def stage(self, load: Load) -> Stage:
         """Send one load and work out its figures."""
         wish = self._wish
+        self._on_step("begins", {"load": load})
         run = Run(self._client, self._asking, self._write, load.label)
         async with (
             Monitor(self._client, wish.metric_names) as monitor,

@@ -319,9 +319,12 @@ def extra_body(given: str | None) -> dict[str, Any]:
 
 def _on_step(step: Any) -> Any:
     def on_step(key: str, params: Mapping[str, Any]) -> None:
-        if key == "stage":
-            from heavylift.cli.screens.bench import stage_line
+        from heavylift.cli.screens.bench import load_word, stage_line
 
+        if key == "begins":
+            load = params["load"]
+            step("bench.begins", load=load_word(load), requests=load.requests)
+        if key == "stage":
             step("bench.step", line=stage_line(params["stage"]))
 
     return on_step

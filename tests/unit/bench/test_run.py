@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from heavylift.bench.files import read_samples, shipped_prose
 from heavylift.bench.prompts import Workload, Writer
 from heavylift.bench.records import Load, LoadKind, Report
-from heavylift.bench.run import Wish, run
+from heavylift.bench.run import OnStep, Wish, run
 from heavylift.bench.slo import Slo
 from heavylift.bench.validity import Bounds
 from heavylift.devserver.scenario import Then, decode
@@ -36,7 +36,9 @@ def bench() -> Bench:
     """`bench(scenario text, loads=…, …)`: the report, and the server as it was left."""
     prose = shipped_prose()
 
-    def measured(scenario: str, **given: Any) -> tuple[Report, ScriptedServer]:
+    def measured(
+        scenario: str, *, on_step: OnStep = lambda _key, _params: None, **given: Any
+    ) -> tuple[Report, ScriptedServer]:
         async def once() -> tuple[Report, ScriptedServer]:
             async with ScriptedServer(decode(scenario, "test")) as server:
                 assert await server.until(Then.READY)
@@ -45,11 +47,23 @@ def bench() -> Bench:
                     prose=prose,
                     **{"loads": (CLOSED,), "workload": WORKLOAD, "bounds": SHARED, **given},
                 )
-                return await run(wish, lambda _key, _params: None), server
+                return await run(wish, on_step), server
 
         return asyncio.run(once())
 
     return measured
+
+
+def test_every_load_is_named_before_it_is_sent(bench: Bench) -> None:
+    """A stage may take an hour: what is under way is told when it begins, not only at its end."""
+    steps: list[tuple[str, Load]] = []
+
+    def on_step(key: str, params: Mapping[str, Any]) -> None:
+        steps.append((key, params["load"] if key == "begins" else params["stage"].load))
+
+    wider = replace(CLOSED, concurrency=8)
+    bench("[reply]\ntokens = 2\n", loads=(CLOSED, wider), on_step=on_step)
+    assert steps == [("begins", CLOSED), ("stage", CLOSED), ("begins", wider), ("stage", wider)]
 
 
 def test_a_role_only_chunk_does_not_stop_the_clock(bench: Bench) -> None:
