@@ -10,7 +10,7 @@ from rich.text import Text
 from heavylift.cli.cells import left, tail
 from heavylift.cli.explain import Explanation
 from heavylift.cli.output import WIDTH
-from heavylift.cli.screens.plan import interval, status, wrapped
+from heavylift.cli.screens.plan import counted_tensors, interval, status, wrapped
 from heavylift.cli.text import formula, labelled, listed, of_facts, refusal, text
 from heavylift.records.plan import Part, Rejected, Segment, Term
 from heavylift.units import format_bytes, format_gib
@@ -79,7 +79,7 @@ def _weights(parts: tuple[Part, ...]) -> Iterator[str]:
         yield f"{begin}{tail(part.id, WIDTH - cell_len(begin))}"
     total = sum(part.bytes for part in parts)
     tensors = sum(part.tensors for part in parts)
-    counted = f"{tensors:,} {text('explain.tensors')}"
+    counted = counted_tensors(tensors)
     yield f"  {format_gib(total, 4):>13}  {listed((text('explain.total'), counted), 'list.parts')}"
 
 

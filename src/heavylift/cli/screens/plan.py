@@ -237,10 +237,15 @@ def _term_row(segment: Segment, name: str, detail: str, number: str, kind: Kind)
     return _row(f"{label} {clipped(detail, room)}", number, text(f"kind.{kind}"))
 
 
+def counted_tensors(count: int) -> str:
+    """A count of tensors with its word."""
+    return f"{count:,} {text('explain.tensors.one' if count == 1 else 'explain.tensors')}"
+
+
 def _detail(plan: Plan, term: Term) -> str:
     if term.segment == Segment.WEIGHTS:
         tensors = sum(part.tensors for part in term.parts)
-        return f"{tensors:,} {text('explain.tensors')}" if tensors else ""
+        return counted_tensors(tensors) if tensors else ""
     if term.segment == Segment.KV_CACHE:
         return text("plan.kv_detail", each=f"{plan.kv_bytes_per_token:,}")
     return text("plan.no_receipt") if term.kind is Kind.UNKNOWN else ""
