@@ -36,7 +36,7 @@ _RULES: Final[tuple[Callable[[Case], Iterator[LintFinding]], ...]] = (
 class Report:
     """What was found in a text. `engines` are those its commands start; none = no command was
     recognised. `mended` is the text with every edit applied: in its own lines where that is sure,
-    else its commands alone.
+    else its commands alone; empty where there is neither a command nor a finding.
     """
 
     form: str
@@ -68,13 +68,16 @@ def lint(text: str, library: Library, hints: Hints | None = None) -> Report:
     ]
     alone = "\n\n".join(map(written, drafts))
     in_place = laid_out(document, drafts, alone, again)
+    mended = alone if in_place is None else in_place
     findings = _unique([*shape.copying(document), *(each for found in by_case for each in found)])
+    engines = _names(case.engine.title if case.engine else None for case in cases)
     return Report(
         form=document.form,
-        engines=_names(case.engine.title if case.engine else None for case in cases),
+        engines=engines,
         models=_names(case.model.title if case.model else case.model_name for case in cases),
         findings=findings,
-        mended=alone if in_place is None else in_place,
+        # What is no command of an engine is not written as one.
+        mended=mended if engines or findings else "",
     )
 
 

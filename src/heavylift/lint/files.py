@@ -201,7 +201,9 @@ class FileReader:
             elif value is not None:
                 words += [Word(flag), Word(str(value), quoted=True)]
         if sum(word.text.startswith("--") for word in words) >= _ENOUGH_FLAGS:
-            yield from (replace(each, fragment=False) for each in self.reader.read(words, {}))
+            for each in self.reader.read(words, {}):
+                entry = each.engine.entries[0] if each.engine is not None else each.entry
+                yield replace(each, fragment=False, entry=each.entry or entry)
 
     def _variables(self, document: Any) -> Iterator[Command]:
         """Variables alone, as an `environment:` or `env:` cut out of its file lists them."""

@@ -217,3 +217,35 @@ def test_an_image_of_ones_own_with_words_before_its_flags(linting: Linting) -> N
     """What an unknown image is given is read as flags; its other words have places too."""
     text = "docker run --ipc=host mine/own:1 word --model moonshotai/Kimi-K3 -tp 8 --port 1 x"
     assert linting.lint(text).mended
+
+
+def test_new_flags_stand_before_the_sentence_that_goes_on(linting: Linting) -> None:
+    """An article's sentence ends on the line of the command: what is added is still its own."""
+    told = "即可完成部署。"
+    report = linting.lint(f"启动服务 vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 {told}")
+    command, _, behind = report.mended.partition(told)
+    assert "--reasoning-parser qwen3" in command
+    assert behind == ""
+
+
+def test_a_model_behind_its_flags_stays_the_models_name(linting: Linting) -> None:
+    """One word beside the flags is the model wherever it stands; new flags come behind it."""
+    report = linting.lint("vllm serve --tensor-parallel-size 2 Qwen/Qwen3-32B")
+    assert report.mended.startswith("vllm serve --tensor-parallel-size 2 Qwen/Qwen3-32B --")
+
+
+def test_a_file_of_settings_is_mended_to_a_command_that_starts(linting: Linting) -> None:
+    """A file for `--config` names no program: the command it stands for does."""
+    report = linting.lint(
+        "model: Qwen/Qwen3-32B\ntensor-parallel-size: 2\ntool-call-parser: hermes\n"
+        "gpu_memory_utilisation: 0.9\n"
+    )
+    words = shlex.split(report.mended.replace("\\\n", ""))
+    assert words[:2] == ["vllm", "serve"]
+    assert words[words.index("--gpu-memory-utilization") + 1] == "0.9"
+
+
+def test_what_starts_no_engine_is_not_written_as_a_command(linting: Linting) -> None:
+    """A line of another program has no finding, and nothing to run in its place."""
+    report = linting.lint("helm upgrade --install k3 vllm/vllm-stack --set tag=v1")
+    assert (report.engines, report.findings, report.mended) == ((), (), "")

@@ -402,8 +402,18 @@ def _gone_variable(
         change=change,
         other=other,
         until=facts.until if facts else None,
-        mend=() if other is not None else (f"unset {name}",),
+        mend=_successor(name, other, change, known.case),
     )
+
+
+def _successor(
+    name: str, other: str | None, change: NameChangeFacts | None, case: Case
+) -> tuple[str, ...]:
+    """The edits that leave a variable behind; none where what it said cannot be said anew."""
+    if other is None:
+        return (f"unset {name}",)
+    value = change.values.get(case.command.env.get(name, "")) if change is not None else None
+    return (f"unset {name}", f"env {other}={value}") if value is not None else ()
 
 
 def _unknown_variable(name: str, known: _Names) -> LintFinding:
