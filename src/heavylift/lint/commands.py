@@ -164,7 +164,7 @@ class CommandReader:
         return commands
 
     def _nested(self, words: Sequence[Word], env: dict[str, str]) -> list[Command]:
-        """The commands inside a quoted word: `sh -c "…"`."""
+        """The commands inside a quoted word: `sh -c "…"`, `ssh HOST "docker run …"`."""
         nested = next((word.text for word in words if self._holds_command(word)), None)
         if nested is None:
             return []
@@ -173,12 +173,11 @@ class CommandReader:
         return [replace(_elsewhere(each), env={**env, **before, **each.env}) for each in inner]
 
     def _holds_command(self, word: Word) -> bool:
-        return (
-            word.quoted
-            and " " in word.text
-            and self._started([inner for command in split(word.text).commands for inner in command])
-            is not None
-        )
+        if not word.quoted or " " not in word.text:
+            return False
+        commands = split(word.text).commands
+        inner = [each for command in commands for each in command]
+        return self._started(inner) is not None or any(map(_runs_container, commands))
 
     def _loose_flags(self, words: Sequence[Word], env: dict[str, str]) -> list[Command]:
         """Flags without a command: the engine whose table knows most of them."""

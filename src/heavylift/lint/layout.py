@@ -20,6 +20,8 @@ Edit = tuple[int, int, str]
 _BLANK: Final = re.compile(r"(?:[ \t]|\\?\n)*")
 _NAMES: Final = re.compile(r"[A-Za-z0-9$]")
 """What any name of a model has in it; a word of a sentence in Chinese has not."""
+_EXPORTS: Final = re.compile(r"\bexport[ \t]+\Z")
+_ENDS: Final = re.compile(r"[ \t]*(?:;|&&)[ \t]*")
 _PREFIX: Final = re.compile(r"[ \t]*(?:\\\n[ \t]*)?")
 
 
@@ -255,6 +257,9 @@ class _Placing:
         words = self.text[line:end].split()
         if words[:1] == ["export"] and len(words) == 2:  # noqa: PLR2004 - `export NAME=value`
             return line, min(end + 1, len(self.text)), ""
+        alone = _EXPORTS.search(self.text[line : at[0]]), _ENDS.match(self.text, at[1])
+        if alone[0] and alone[1]:
+            return line + alone[0].start(), alone[1].end(), ""
         behind = _PREFIX.match(self.text, at[1])
         return at[0], behind.end() if behind else at[1], ""
 

@@ -249,3 +249,31 @@ def test_what_starts_no_engine_is_not_written_as_a_command(linting: Linting) -> 
     """A line of another program has no finding, and nothing to run in its place."""
     report = linting.lint("helm upgrade --install k3 vllm/vllm-stack --set tag=v1")
     assert (report.engines, report.findings, report.mended) == ((), (), "")
+
+
+@pytest.mark.parametrize("shell", ["ssh gpu01", "bash -lc", "tmux new -d -s k3"])
+def test_a_container_started_through_another_program_is_read(linting: Linting, shell: str) -> None:
+    """`docker run` inside one quoted word is the command that counts."""
+    inner = "docker run --gpus all vllm/vllm-openai:v0.32.0 --model Qwen/Qwen3-32B -tp 2"
+    report = linting.lint(f"{shell} '{inner}'")
+    assert report.engines == ("vLLM",)
+    assert "no_ipc_host_or_shm" in {each.rule for each in report.findings}
+    assert "--ipc=host" in report.mended
+
+
+def test_arguments_in_json_on_one_line_are_read(linting: Linting) -> None:
+    """A service's settings as JSON name the engine and list its words, as YAML does."""
+    settings = {"engine": "vllm", "args": ["--model", "Qwen/Qwen3-32B", "--swap-space", "16"]}
+    for written in (json.dumps(settings), json.dumps(settings, indent=2)):
+        report = linting.lint(written, version="0.32.0")
+        assert report.models == ("Qwen3",)
+        assert "removed_flag" in {each.rule for each in report.findings}
+
+
+def test_an_exported_variable_goes_with_its_export(linting: Linting) -> None:
+    """`export` alone would print every variable; when it went is said where it was read."""
+    text = "export VLLM_USE_V1=1; vllm serve Qwen/Qwen3-8B --max-model-len 40960"
+    report = linting.lint(text)
+    assert report.mended.startswith("vllm serve Qwen/Qwen3-8B")
+    (gone,) = [each for each in report.findings if each.rule == "env_renamed"]
+    assert gone.text == "env_gone"

@@ -394,14 +394,15 @@ def _gone_variable(
     name: str, other: str | None, change: NameChangeFacts | None, known: _Names
 ) -> LintFinding:
     facts = known.table.facts.env.get(name)
+    until = facts.until if facts else None
     return known.finding(
         "env_renamed",
         Severity.WARN if known.case.version.number is not None else Severity.INFO,
         name,
-        text="env_renamed" if other is not None else "env_removed",
+        text="env_renamed" if other else "env_removed" if until else "env_gone",
         change=change,
         other=other,
-        until=facts.until if facts else None,
+        until=until,
         mend=_successor(name, other, change, known.case),
     )
 
