@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from heavylift.lint.case import Case, Hints, Library
-from heavylift.lint.command import Document
+from heavylift.lint.command import Command, Document
 from heavylift.lint.commands import CommandReader
 from heavylift.lint.finding import RANK, LintFinding
 from heavylift.lint.layout import laid_out, repaired
@@ -88,15 +89,27 @@ def cases(text: str, library: Library, hints: Hints | None = None) -> tuple[Case
 
 
 def _cases(document: Document, library: Library, hints: Hints | None) -> tuple[Case, ...]:
+    given = hints or Hints()
     return tuple(
         Case(
             replace(command, comments=document.comments),
             library,
-            hints or Hints(),
+            replace(given, version=given.version or _pinned(command, document)),
             tuple(each for each in document.commands if each is not command),
         )
         for command in document.commands
     )
+
+
+def _pinned(command: Command, document: Document) -> str | None:
+    """The version that the text installs (`pip install vllm==0.30.0`) for what it then starts; an
+    image has its own.
+    """
+    if document.text is None or command.engine is None or command.container is not None:
+        return None
+    package = re.escape(command.engine.id).replace(r"\-", "[-_]")
+    pins = set(re.findall(rf"(?<![\w.-]){package}(?:\[[\w,-]*\])?==(\d[\w.]*)", document.text))
+    return pins.pop() if len(pins) == 1 else None
 
 
 def _found(case: Case) -> Iterator[LintFinding]:

@@ -217,6 +217,7 @@ class CommandReader:
             entry=entry.text,
             launcher=entry.launcher,
             legacy=entry.legacy,
+            takes_module=entry.words[0] == "-m" and _is_run_by_another(words, started.first),
             options=given,
             positionals=tuple(word.text for word in rest),
             env={**env, **_assignments(words[begin : started.first])},
@@ -338,6 +339,11 @@ def _from_first_flag(words: Sequence[Word]) -> Sequence[Word]:
 
 def _is_python(word: Word) -> bool:
     return _PYTHON.fullmatch(PurePosixPath(word.text).name or "") is not None
+
+
+def _is_run_by_another(words: Sequence[Word], at: int) -> bool:
+    """Whether a module that begins at `at` is handed to a program other than Python."""
+    return at > 0 and not _is_python(words[at]) and not ASSIGNMENT.fullmatch(words[at - 1].text)
 
 
 def _container_start(words: Sequence[Word]) -> int:

@@ -277,3 +277,40 @@ def test_an_exported_variable_goes_with_its_export(linting: Linting) -> None:
     assert report.mended.startswith("vllm serve Qwen/Qwen3-8B")
     (gone,) = [each for each in report.findings if each.rule == "env_renamed"]
     assert gone.text == "env_gone"
+
+
+def test_a_quoted_block_of_markdown_is_read(linting: Linting) -> None:
+    """A fence inside a quotation is a fence."""
+    report = linting.lint("> ```bash\n> vllm serve Qwen/Qwen3-8B --max-model-len 40960\n> ```\n")
+    assert report.engines == ("vLLM",)
+    assert report.is_clean
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_variables_of_a_managed_program_stand_anywhere_in_its_section(
+    linting: Linting, order: tuple[int, int]
+) -> None:
+    """A process manager's settings have no order."""
+    settings = ("command=vllm serve moonshotai/Kimi-K3 -tp 8", f'environment={ENV},A="1"')
+    report = linting.lint("[program:a]\n" + "\n".join(settings[at] for at in order) + "\n")
+    assert "unknown_env" in {each.rule for each in report.findings}
+
+
+def test_a_module_that_another_program_runs_keeps_its_name(linting: Linting) -> None:
+    """`torchrun -m MODULE` takes a module: the engine's newer words are no module."""
+    text = "torchrun --nproc_per_node 8 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 8"
+    report = linting.lint(text)
+    assert "-m sglang.launch_server" in report.mended
+
+
+def test_the_version_that_a_text_installs_is_the_one_it_starts(linting: Linting) -> None:
+    """A flag that went after it is none to warn of; two versions say nothing."""
+    command = "vllm serve Qwen/Qwen3-8B --calculate-kv-scales --max-model-len 40960"
+    flag = "--calculate-kv-scales"
+
+    def said(text: str) -> set[Severity]:
+        return {each.severity for each in linting.lint(text).findings if each.subject == flag}
+
+    assert said(f"pip install vllm==0.27.1\n{command}") == set()
+    assert said(f"pip install -U 'vllm[runai]==0.32.0'\n{command}") == {Severity.FAIL}
+    assert said(f"pip install vllm==0.27.1\npip install vllm==0.32.0\n{command}") == said(command)
