@@ -22,7 +22,7 @@ _OTHER_ASSIGNMENT: Final = re.compile(
     r"^[ \t]*(?:\$env:(\w+)[ \t]*=[ \t]*|set[ \t]+\"?(\w+)=)", re.MULTILINE | re.IGNORECASE
 )
 # A sentence around a command: words of no program, and nothing that only commands have.
-_SENTENCE: Final = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[:.：。]\s*\Z")
+_SENTENCE: Final = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[:.!?：。！？]\s*\Z")
 _OF_COMMANDS: Final = re.compile(r"(?:^|\s)[-\u2010-\u2015\u2212\uff0d]{1,3}[A-Za-z]|[={}\\$|]")
 _ENTITY: Final = re.compile(r"&(?:quot|apos|amp|lt|gt|nbsp|#\d{2,4}|#x[0-9a-fA-F]{2,4});")
 _WINDOWS_PATH: Final = re.compile(

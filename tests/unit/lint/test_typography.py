@@ -34,7 +34,12 @@ def test_straighten(given: str, wanted: str, repairs: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "sentence",
-    ["Here’s the command we used:", "使用“官方”镜像启动：", "在双机（8 卡 H200）上运行："],
+    [
+        "Here’s the command we used:",
+        "That’s it!",
+        "使用“官方”镜像启动：",
+        "在双机（8 卡 H200）上运行：",
+    ],
 )
 def test_the_typography_of_a_sentence_is_no_fault_of_the_command(
     linting: Linting, sentence: str
