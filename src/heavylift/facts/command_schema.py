@@ -194,7 +194,8 @@ class NameChangeFacts(Rule):
     """A flag or variable that the read versions do not have: what became of it.
 
     `rule` is the finding (`renamed_flag`, `removed_flag`, `env_renamed`); `elsewhere` instead says
-    that an unread build (an image, a fork) knows the name.
+    that an unread build (an image, a fork) knows the name. `values` are those of the old variable
+    that the new one says otherwise; a value that is not among them cannot be carried over.
     """
 
     engine: str
@@ -202,6 +203,7 @@ class NameChangeFacts(Rule):
     rule: str | None = None
     replaced_by: str | None = None
     elsewhere: str | None = None
+    values: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from heavylift.lint.case import Case, Hints, Library
-from heavylift.lint.command import Document
+from heavylift.lint.command import Command, Document
 from heavylift.lint.commands import CommandReader
 from heavylift.lint.finding import RANK, LintFinding
 from heavylift.lint.layout import laid_out, repaired
@@ -36,7 +37,7 @@ _RULES: Final[tuple[Callable[[Case], Iterator[LintFinding]], ...]] = (
 class Report:
     """What was found in a text. `engines` are those its commands start; none = no command was
     recognised. `mended` is the text with every edit applied: in its own lines where that is sure,
-    else its commands alone.
+    else its commands alone; empty where there is neither a command nor a finding.
     """
 
     form: str
@@ -68,13 +69,16 @@ def lint(text: str, library: Library, hints: Hints | None = None) -> Report:
     ]
     alone = "\n\n".join(map(written, drafts))
     in_place = laid_out(document, drafts, alone, again)
+    mended = alone if in_place is None else in_place
     findings = _unique([*shape.copying(document), *(each for found in by_case for each in found)])
+    engines = _names(case.engine.title if case.engine else None for case in cases)
     return Report(
         form=document.form,
-        engines=_names(case.engine.title if case.engine else None for case in cases),
+        engines=engines,
         models=_names(case.model.title if case.model else case.model_name for case in cases),
         findings=findings,
-        mended=alone if in_place is None else in_place,
+        # What is no command of an engine is not written as one.
+        mended=mended if engines or findings else "",
     )
 
 
@@ -85,15 +89,27 @@ def cases(text: str, library: Library, hints: Hints | None = None) -> tuple[Case
 
 
 def _cases(document: Document, library: Library, hints: Hints | None) -> tuple[Case, ...]:
+    given = hints or Hints()
     return tuple(
         Case(
             replace(command, comments=document.comments),
             library,
-            hints or Hints(),
+            replace(given, version=given.version or _pinned(command, document)),
             tuple(each for each in document.commands if each is not command),
         )
         for command in document.commands
     )
+
+
+def _pinned(command: Command, document: Document) -> str | None:
+    """The version that the text installs (`pip install vllm==0.30.0`) for what it then starts; an
+    image has its own.
+    """
+    if document.text is None or command.engine is None or command.container is not None:
+        return None
+    package = re.escape(command.engine.id).replace(r"\-", "[-_]")
+    pins = set(re.findall(rf"(?<![\w.-]){package}(?:\[[\w,-]*\])?==(\d[\w.]*)", document.text))
+    return pins.pop() if len(pins) == 1 else None
 
 
 def _found(case: Case) -> Iterator[LintFinding]:

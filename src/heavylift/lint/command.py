@@ -110,7 +110,8 @@ class Command:
 
     `entry` are the words that start it. `fragment`: only part of a command was pasted (variables or
     flags alone), so what is absent says nothing. `repeated`: words after an image that starts the
-    engine itself, which name the program once more. `comments` are the words around it.
+    engine itself, which name the program once more. `takes_module`: a program other than Python is
+    handed the entry's module. `comments` are the words around it.
     """
 
     engine: CommandEngineFacts | None
@@ -122,6 +123,7 @@ class Command:
     env: dict[str, str] = field(default_factory=dict)
     container: Container | None = None
     repeated: str | None = None
+    takes_module: bool = False
     fragment: bool = False
     comments: tuple[str, ...] = ()
     placed: Placed = field(default_factory=Placed, compare=False)

@@ -164,7 +164,7 @@ class CommandReader:
         return commands
 
     def _nested(self, words: Sequence[Word], env: dict[str, str]) -> list[Command]:
-        """The commands inside a quoted word: `sh -c "…"`."""
+        """The commands inside a quoted word: `sh -c "…"`, `ssh HOST "docker run …"`."""
         nested = next((word.text for word in words if self._holds_command(word)), None)
         if nested is None:
             return []
@@ -173,12 +173,11 @@ class CommandReader:
         return [replace(_elsewhere(each), env={**env, **before, **each.env}) for each in inner]
 
     def _holds_command(self, word: Word) -> bool:
-        return (
-            word.quoted
-            and " " in word.text
-            and self._started([inner for command in split(word.text).commands for inner in command])
-            is not None
-        )
+        if not word.quoted or " " not in word.text:
+            return False
+        commands = split(word.text).commands
+        inner = [each for command in commands for each in command]
+        return self._started(inner) is not None or any(map(_runs_container, commands))
 
     def _loose_flags(self, words: Sequence[Word], env: dict[str, str]) -> list[Command]:
         """Flags without a command: the engine whose table knows most of them."""
@@ -218,6 +217,7 @@ class CommandReader:
             entry=entry.text,
             launcher=entry.launcher,
             legacy=entry.legacy,
+            takes_module=entry.words[0] == "-m" and _is_run_by_another(words, started.first),
             options=given,
             positionals=tuple(word.text for word in rest),
             env={**env, **_assignments(words[begin : started.first])},
@@ -339,6 +339,11 @@ def _from_first_flag(words: Sequence[Word]) -> Sequence[Word]:
 
 def _is_python(word: Word) -> bool:
     return _PYTHON.fullmatch(PurePosixPath(word.text).name or "") is not None
+
+
+def _is_run_by_another(words: Sequence[Word], at: int) -> bool:
+    """Whether a module that begins at `at` is handed to a program other than Python."""
+    return at > 0 and not _is_python(words[at]) and not ASSIGNMENT.fullmatch(words[at - 1].text)
 
 
 def _container_start(words: Sequence[Word]) -> int:

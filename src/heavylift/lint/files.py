@@ -20,6 +20,7 @@ _YAML_HINT: Final = re.compile(
     r"(?:[ \t]|$)",
     re.MULTILINE,
 )
+_JSON: Final = re.compile(r"\A\s*\{\s*\"")
 _UNIT: Final = re.compile(r"^\s*(?:\[Service\]|ExecStart\s*=)", re.MULTILINE)
 _LONGEST_NUMBER: Final = 18
 _ARGUMENT_KEYS: Final = re.compile(r"(?:[a-z_]*args|arguments|command|cmd|flags)", re.IGNORECASE)
@@ -36,7 +37,7 @@ def is_unit(text: str) -> bool:
 
 def documents(text: str) -> list[Any]:
     """The YAML documents of a text; empty when it is not YAML made of mappings."""
-    if not _YAML_HINT.search(text):
+    if not _YAML_HINT.search(text) and not _JSON.match(text):
         return []
     try:
         loaded = list(yaml.safe_load_all(text))
@@ -201,7 +202,9 @@ class FileReader:
             elif value is not None:
                 words += [Word(flag), Word(str(value), quoted=True)]
         if sum(word.text.startswith("--") for word in words) >= _ENOUGH_FLAGS:
-            yield from (replace(each, fragment=False) for each in self.reader.read(words, {}))
+            for each in self.reader.read(words, {}):
+                entry = each.engine.entries[0] if each.engine is not None else each.entry
+                yield replace(each, fragment=False, entry=each.entry or entry)
 
     def _variables(self, document: Any) -> Iterator[Command]:
         """Variables alone, as an `environment:` or `env:` cut out of its file lists them."""

@@ -18,6 +18,10 @@ from heavylift.redact import without_secrets
 
 Edit = tuple[int, int, str]
 _BLANK: Final = re.compile(r"(?:[ \t]|\\?\n)*")
+_NAMES: Final = re.compile(r"[A-Za-z0-9$]")
+"""What any name of a model has in it; a word of a sentence in Chinese has not."""
+_EXPORTS: Final = re.compile(r"\bexport[ \t]+\Z")
+_ENDS: Final = re.compile(r"[ \t]*(?:;|&&)[ \t]*")
 _PREFIX: Final = re.compile(r"[ \t]*(?:\\\n[ \t]*)?")
 
 
@@ -183,9 +187,12 @@ class _Placing:
         return span[0], behind.end() if behind else span[1], ""
 
     def _last(self) -> int:
-        """The end of the last word of the engine's own arguments."""
+        """The end of the last word of the engine's own arguments. No engine takes more than one
+        word beside its flags, the model: what else stands there is the text going on.
+        """
         ends = [each.at[1] for each in self.command.options if each.at is not None]
-        ends += [at[1] for at in self.placed.positionals if at is not None]
+        words = zip(self.command.positionals[:1], self.placed.positionals[:1], strict=False)
+        ends += [at[1] for word, at in words if at is not None and _NAMES.search(word)]
         ends += [at[1] for at in (self.placed.entry, self.placed.image) if at is not None]
         if not ends:
             raise _NoPlaceError
@@ -250,6 +257,9 @@ class _Placing:
         words = self.text[line:end].split()
         if words[:1] == ["export"] and len(words) == 2:  # noqa: PLR2004 - `export NAME=value`
             return line, min(end + 1, len(self.text)), ""
+        alone = _EXPORTS.search(self.text[line : at[0]]), _ENDS.match(self.text, at[1])
+        if alone[0] and alone[1]:
+            return line + alone[0].start(), alone[1].end(), ""
         behind = _PREFIX.match(self.text, at[1])
         return at[0], behind.end() if behind else at[1], ""
 

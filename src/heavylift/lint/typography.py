@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,12 +15,15 @@ _LONG_DASH: Final = re.compile(r"(?<![^\s=\"'])[\u2013\u2014\u2212]{1,2}(?=[A-Za
 # A dash before one letter and a space is a short flag; before a word it was two.
 _SHORT_DASH: Final = re.compile(r"(?<!\S)[\u2010\u2011\u2013\u2212](?=[A-Za-z]\s)")
 _PROMPT: Final = re.compile(r"^[ \t]*(?:\$|>|root@[\w.-]+:?[^\n#$]*[#$])[ \t]+(?=\S)", re.MULTILINE)
-_FENCE: Final = re.compile(r"^[ \t]*```[\w+-]*[ \t]*$", re.MULTILINE)
+_FENCE: Final = re.compile(r"^[ \t]*(?:>[ \t]*)*```[\w+-]*[ \t]*$", re.MULTILINE)
 # PowerShell and cmd.exe continue a line with other marks, and set variables in other words.
 _OTHER_CONTINUATION: Final = re.compile(r"(?<=[ \t])[`^][ \t]*\n")
 _OTHER_ASSIGNMENT: Final = re.compile(
     r"^[ \t]*(?:\$env:(\w+)[ \t]*=[ \t]*|set[ \t]+\"?(\w+)=)", re.MULTILINE | re.IGNORECASE
 )
+# A sentence around a command: words of no program, and nothing that only commands have.
+_SENTENCE: Final = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[:.!?：。！？]\s*\Z")
+_OF_COMMANDS: Final = re.compile(r"(?:^|\s)[-\u2010-\u2015\u2212\uff0d]{1,3}[A-Za-z]|[={}\\$|]")
 _ENTITY: Final = re.compile(r"&(?:quot|apos|amp|lt|gt|nbsp|#\d{2,4}|#x[0-9a-fA-F]{2,4});")
 _WINDOWS_PATH: Final = re.compile(
     r"(?<![\w\\])(?:[A-Za-z]:|\.{1,2})\\(?=[\w.(])[\w .()+-]*(?:\\[\w.()+-]+)*"
@@ -75,12 +79,20 @@ def _narrow(text: str) -> str:
     return re.sub(rf"(?<=[\x21-\x7e]){wide}|{wide}(?=[\x21-\x7e])", replaced, text)
 
 
+def _outside_sentences(change: Callable[[str], str], text: str) -> str:
+    """The text with the lines changed that may be of a command; a sentence keeps its typography."""
+    return "".join(
+        line if _SENTENCE.search(line) and not _OF_COMMANDS.search(line) else change(line)
+        for line in text.splitlines(keepends=True)
+    )
+
+
 def _dashes(text: str) -> str:
     return _LONG_DASH.sub("--", _SHORT_DASH.sub("-", text))
 
 
 _CHANGES: Final = {
-    "quotes": lambda text: text.translate(_QUOTES),
-    "wide": _narrow,
+    "quotes": lambda text: _outside_sentences(lambda line: line.translate(_QUOTES), text),
+    "wide": lambda text: _outside_sentences(_narrow, text),
     "dashes": _dashes,
 }

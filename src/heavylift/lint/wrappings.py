@@ -22,6 +22,7 @@ _INSTRUCTION: Final = re.compile(
 )
 _OLD_ENV: Final = re.compile(r"(\w+)[ \t]+(\S.*)", re.DOTALL)
 _MANAGED: Final = re.compile(r"^\[program:", re.MULTILINE)
+_SECTION: Final = re.compile(r"^(?=\[)", re.MULTILINE)
 _MANAGED_COMMAND: Final = re.compile(r"^command[ \t]*=[ \t]*", re.MULTILINE)
 _MANAGED_ENV: Final = re.compile(r"^environment[ \t]*=[ \t]*(.+)$", re.MULTILINE)
 _MANAGED_PAIR: Final = re.compile(r"""(\w+)=("[^"]*"|'[^']*'|[^,\s]*)""")
@@ -34,7 +35,7 @@ def unwrap(text: str, starts: StartsEngine) -> str:
         if built is not None:
             return built
     if _MANAGED.search(text):
-        text = _MANAGED_ENV.sub(_managed_env, _MANAGED_COMMAND.sub("", text))
+        text = "".join(map(_managed, _SECTION.split(text)))
     if text.count('"""') == 2 or text.count("'''") == 2:  # noqa: PLR2004 - one opens, one closes
         text = _TRIPLE.sub("\n", text)
 
@@ -67,6 +68,14 @@ def _image_file(text: str) -> str | None:
             parts[instruction] = shlex.join(_items(value)) if listed else value
     start = " ".join(parts[each] for each in ("ENTRYPOINT", "CMD") if parts.get(each))
     return "\n".join([*assigned, start]) if start else None
+
+
+def _managed(section: str) -> str:
+    """A program's section with its variables above its command, wherever they stand."""
+    header, _, body = section.partition("\n")
+    variables = [_managed_env(found) for found in _MANAGED_ENV.finditer(body)]
+    body = _MANAGED_COMMAND.sub("", _MANAGED_ENV.sub("", body))
+    return "\n".join([header, *variables, body])
 
 
 def _managed_env(found: re.Match[str]) -> str:

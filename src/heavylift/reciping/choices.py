@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from heavylift.errors import HeavyliftError
 from heavylift.plan.planner import Knowledge
-from heavylift.plan.subject import HOST_VENDOR
 from heavylift.recipe.launches import launch
-from heavylift.reciping.plans import planned
+from heavylift.reciping.plans import candidates, planned, worth
 from heavylift.reciping.refusals import refusal
 from heavylift.reciping.shelf import Shelf
 from heavylift.reciping.wish import RecipeWish
-from heavylift.records.plan import Plan, PlanVerdict, Status
+from heavylift.records.plan import Plan
 from heavylift.records.recipe import EngineChoice
 
 
@@ -25,7 +24,7 @@ def recommended(
     """
     weighed: list[tuple[str, Plan]] = []
     errors: dict[str, HeavyliftError] = {}
-    for engine in _candidates(shelf, wish, knowledge):
+    for engine in candidates(shelf, wish, knowledge):
         try:
             plan, derived = planned(shelf, wish, knowledge, engine)
             job = shelf.job(wish, knowledge, engine, plan, derived)
@@ -37,7 +36,7 @@ def recommended(
         weighed.append((engine, plan))
     if not weighed:
         raise next(iter(errors.values()), HeavyliftError("REC022", {"model": wish.model}))
-    weighed.sort(key=lambda each: _worth(each[1]))
+    weighed.sort(key=lambda each: worth(each[1]))
     best = weighed[0][0]
     choices = [
         EngineChoice(
@@ -61,27 +60,3 @@ def recommended(
         for engine, error in errors.items()
     ]
     return best, tuple(choices)
-
-
-def _candidates(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge) -> list[str]:
-    """Engines that can be planned by rules of their own, as the model's variants list them; on a
-    host without cards those that split whole layers.
-    """
-    listed = dict.fromkeys(
-        engine for variant in knowledge.model.model.variants for engine in variant.engines
-    )
-    known = shelf.catalog.serving_ids()
-    engines = [name for name in listed if name in known]
-    if shelf.planning.rack(wish.rack)[0].vendor != HOST_VENDOR:
-        return engines
-    rules = {name: shelf.catalog.engine(name).layouts for name in engines}
-    return [name for name in engines if any(rule.splits == "layers" for rule in rules[name])]
-
-
-def _worth(plan: Plan) -> tuple[int, int, int]:
-    verdicts, statuses = tuple(PlanVerdict), tuple(Status)
-    verdict = verdicts.index(plan.verdict)
-    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
-        return (verdict, 0, 0)
-    # Fits and tight are both yes.
-    return (max(1, verdict), statuses.index(plan.support.status), verdict)

@@ -11,6 +11,7 @@ from typing import Final
 from heavylift.errors import HeavyliftError
 from heavylift.facts.schema import RecipeFacts, RecipeStatus
 from heavylift.plan.planner import Knowledge
+from heavylift.plan.subject import HOST_VENDOR
 from heavylift.plan.support import is_layout_of
 from heavylift.recipe.launches import can_spread
 from heavylift.reciping.shelf import Shelf
@@ -140,3 +141,30 @@ def layout_of(recipe: RecipeFacts) -> dict[str, int]:
         "expert": recipe.expert_parallel_size,
         "decode_context": recipe.decode_context_parallel_size,
     }
+
+
+def candidates(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge) -> list[str]:
+    """Engines that can be planned by rules of their own, as the model's variants list them; on a
+    host without cards those that split whole layers.
+    """
+    listed = dict.fromkeys(
+        engine for variant in knowledge.model.model.variants for engine in variant.engines
+    )
+    known = shelf.catalog.serving_ids()
+    engines = [name for name in listed if name in known]
+    if shelf.planning.rack(wish.rack)[0].vendor != HOST_VENDOR:
+        return engines
+    rules = {name: shelf.catalog.engine(name).layouts for name in engines}
+    return [name for name in engines if any(rule.splits == "layers" for rule in rules[name])]
+
+
+def worth(plan: Plan) -> tuple[int, int, int]:
+    """How plans of several engines are ordered, the best first: holds at all, then who ran it,
+    then the verdict.
+    """
+    verdicts, statuses = tuple(PlanVerdict), tuple(Status)
+    verdict = verdicts.index(plan.verdict)
+    if plan.verdict is PlanVerdict.DOES_NOT_FIT:
+        return (verdict, 0, 0)
+    # Fits and tight are both yes.
+    return (max(1, verdict), statuses.index(plan.support.status), verdict)

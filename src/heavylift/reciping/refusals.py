@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from heavylift.errors import HeavyliftError
@@ -9,10 +10,10 @@ from heavylift.plan.command import layout_flags, plan_command
 from heavylift.plan.fixes import fixes
 from heavylift.plan.planner import Knowledge
 from heavylift.recipe.job import Job
-from heavylift.reciping.plans import broken, planned, sound
+from heavylift.reciping.plans import broken, candidates, planned, sound, worth
 from heavylift.reciping.shelf import Shelf
 from heavylift.reciping.wish import RecipeWish
-from heavylift.records.plan import Fix, Plan, PlanVerdict, Status
+from heavylift.records.plan import Fix, Plan, PlanRequest, PlanVerdict, Rack, Status
 from heavylift.records.recipe import Nearest, RecipeRefusal
 from heavylift.units import GIB
 
@@ -64,7 +65,9 @@ def refusal(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> R
 
 
 def nearest(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> tuple[Nearest, ...]:
-    """Commands that work instead: another layout of the same rack, then the plan's changes."""
+    """Commands that work instead: another layout of the same rack, another engine on it where this
+    one does not serve the model there, then the plan's changes.
+    """
     plan = job.plan
     found = []
     other = next(sound(shelf, wish, knowledge, job.engine, plan), None)
@@ -72,6 +75,8 @@ def nearest(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> t
         bare = plan_command(replace(plan.request, engine=None, layout_constraints={}))
         command = f"{_as_recipe(bare)} --engine {job.engine} {layout_flags(other.layout)}"
         found.append(_near(other, job.engine, command))
+    elif plan.verdict is PlanVerdict.UNSUPPORTED:
+        found += _other_engine(shelf, wish, knowledge, job)
     for fix in fixes(_as_asked(wish, job), knowledge):
         there = _moved(shelf, wish, knowledge, job, fix)
         if there is not None:
@@ -88,6 +93,35 @@ def nearest(shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job) -> t
                 )
             )
     return tuple(found) or _elsewhere(shelf, wish, knowledge, job)
+
+
+def _other_engine(
+    shelf: Shelf, wish: RecipeWish, knowledge: Knowledge, job: Job
+) -> Iterator[Nearest]:
+    """The best other engine on the rack that was asked for: no other card need be had for it.
+
+    What was stated for the refused engine (version, layout, form) was its own and is not kept.
+    """
+
+    def ask(rack: Rack) -> PlanRequest:
+        return replace(wish.ask(rack), engine_version=None, variant=None, layout_constraints={})
+
+    moved = replace(wish, ask=ask)
+    served: list[tuple[str, Plan]] = []
+    for engine in candidates(shelf, moved, knowledge):
+        if engine == job.engine:
+            continue
+        try:
+            plan, _ = planned(shelf, moved, knowledge, engine)
+        except HeavyliftError:
+            continue  # no form of the model, or no layout there
+        if plan.verdict.is_positive and broken(knowledge, engine, plan) is None:
+            served.append((engine, plan))
+    if served:
+        engine, plan = min(served, key=lambda each: worth(each[1]))
+        request = replace(moved.ask(plan.rack), engine=None)
+        command = f"{_as_recipe(plan_command(request))} --engine {engine}"
+        yield _near(plan, engine, command)
 
 
 def _elsewhere(

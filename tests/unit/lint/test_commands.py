@@ -178,3 +178,17 @@ def test_variables_do_not_grow_without_end(reader: CommandReader) -> None:
 def test_many_commands_in_a_row(reader: CommandReader) -> None:
     """Thousands of commands on one line are read one after the other."""
     assert len(read("vllm serve m " * 1500, reader).commands) == 1500
+
+
+@pytest.mark.parametrize(("value", "carried"), [("1", True), ("0", False)])
+def test_a_variable_of_a_new_name_keeps_what_it_said(
+    linting: Linting, value: str, carried: bool
+) -> None:
+    """Since 0.31.0 the arithmetic is asked for by its name, not by a 1; a 0 has no such word."""
+    old = f"VLLM_ROCM_USE_AITER_MOE_SITUV2_A8W4={value}"
+    report = linting.lint(
+        f"{old} vllm serve moonshotai/Kimi-K3 -tp 8", rack="8x MI355X", version="0.32.0"
+    )
+    assert "env_renamed" in {each.rule for each in report.findings}
+    assert ("VLLM_ROCM_USE_AITER_MOE_SITUV2=a8w4" in report.mended) is carried
+    assert (old in report.mended) is not carried

@@ -77,3 +77,13 @@ def test_every_default_form_has_a_repository() -> None:
         if {"vllm", "sglang"} & set(variant.default_for) and not variant.repo
     ]
     assert missing == []
+
+
+def test_a_parser_that_no_release_has_is_of_no_family(linting: Linting) -> None:
+    """TensorRT-LLM has none for this model: a name it has not either may be of a plug-in."""
+    text = "trtllm-serve serve openai/gpt-oss-120b --tp_size 2 --tool_parser "
+    rules = {each.rule for each in linting.lint(text + "gpt_oss").findings}
+    assert "parser_only_in_plugin" in rules
+    assert "parser_family_mismatch" not in rules
+    foreign = {each.rule for each in linting.lint(text + "kimi_k2").findings}
+    assert "parser_family_mismatch" in foreign

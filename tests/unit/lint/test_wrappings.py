@@ -217,3 +217,100 @@ def test_an_image_of_ones_own_with_words_before_its_flags(linting: Linting) -> N
     """What an unknown image is given is read as flags; its other words have places too."""
     text = "docker run --ipc=host mine/own:1 word --model moonshotai/Kimi-K3 -tp 8 --port 1 x"
     assert linting.lint(text).mended
+
+
+def test_new_flags_stand_before_the_sentence_that_goes_on(linting: Linting) -> None:
+    """An article's sentence ends on the line of the command: what is added is still its own."""
+    told = "即可完成部署。"
+    report = linting.lint(f"启动服务 vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 {told}")
+    command, _, behind = report.mended.partition(told)
+    assert "--reasoning-parser qwen3" in command
+    assert behind == ""
+
+
+def test_a_model_behind_its_flags_stays_the_models_name(linting: Linting) -> None:
+    """One word beside the flags is the model wherever it stands; new flags come behind it."""
+    report = linting.lint("vllm serve --tensor-parallel-size 2 Qwen/Qwen3-32B")
+    assert report.mended.startswith("vllm serve --tensor-parallel-size 2 Qwen/Qwen3-32B --")
+
+
+def test_a_file_of_settings_is_mended_to_a_command_that_starts(linting: Linting) -> None:
+    """A file for `--config` names no program: the command it stands for does."""
+    report = linting.lint(
+        "model: Qwen/Qwen3-32B\ntensor-parallel-size: 2\ntool-call-parser: hermes\n"
+        "gpu_memory_utilisation: 0.9\n"
+    )
+    words = shlex.split(report.mended.replace("\\\n", ""))
+    assert words[:2] == ["vllm", "serve"]
+    assert words[words.index("--gpu-memory-utilization") + 1] == "0.9"
+
+
+def test_what_starts_no_engine_is_not_written_as_a_command(linting: Linting) -> None:
+    """A line of another program has no finding, and nothing to run in its place."""
+    report = linting.lint("helm upgrade --install k3 vllm/vllm-stack --set tag=v1")
+    assert (report.engines, report.findings, report.mended) == ((), (), "")
+
+
+@pytest.mark.parametrize("shell", ["ssh gpu01", "bash -lc", "tmux new -d -s k3"])
+def test_a_container_started_through_another_program_is_read(linting: Linting, shell: str) -> None:
+    """`docker run` inside one quoted word is the command that counts."""
+    inner = "docker run --gpus all vllm/vllm-openai:v0.32.0 --model Qwen/Qwen3-32B -tp 2"
+    report = linting.lint(f"{shell} '{inner}'")
+    assert report.engines == ("vLLM",)
+    assert "no_ipc_host_or_shm" in {each.rule for each in report.findings}
+    assert "--ipc=host" in report.mended
+
+
+def test_arguments_in_json_on_one_line_are_read(linting: Linting) -> None:
+    """A service's settings as JSON name the engine and list its words, as YAML does."""
+    settings = {"engine": "vllm", "args": ["--model", "Qwen/Qwen3-32B", "--swap-space", "16"]}
+    for written in (json.dumps(settings), json.dumps(settings, indent=2)):
+        report = linting.lint(written, version="0.32.0")
+        assert report.models == ("Qwen3",)
+        assert "removed_flag" in {each.rule for each in report.findings}
+
+
+def test_an_exported_variable_goes_with_its_export(linting: Linting) -> None:
+    """`export` alone would print every variable; when it went is said where it was read."""
+    text = "export VLLM_USE_V1=1; vllm serve Qwen/Qwen3-8B --max-model-len 40960"
+    report = linting.lint(text)
+    assert report.mended.startswith("vllm serve Qwen/Qwen3-8B")
+    (gone,) = [each for each in report.findings if each.rule == "env_renamed"]
+    assert gone.text == "env_gone"
+
+
+def test_a_quoted_block_of_markdown_is_read(linting: Linting) -> None:
+    """A fence inside a quotation is a fence."""
+    report = linting.lint("> ```bash\n> vllm serve Qwen/Qwen3-8B --max-model-len 40960\n> ```\n")
+    assert report.engines == ("vLLM",)
+    assert report.is_clean
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_variables_of_a_managed_program_stand_anywhere_in_its_section(
+    linting: Linting, order: tuple[int, int]
+) -> None:
+    """A process manager's settings have no order."""
+    settings = ("command=vllm serve moonshotai/Kimi-K3 -tp 8", f'environment={ENV},A="1"')
+    report = linting.lint("[program:a]\n" + "\n".join(settings[at] for at in order) + "\n")
+    assert "unknown_env" in {each.rule for each in report.findings}
+
+
+def test_a_module_that_another_program_runs_keeps_its_name(linting: Linting) -> None:
+    """`torchrun -m MODULE` takes a module: the engine's newer words are no module."""
+    text = "torchrun --nproc_per_node 8 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 8"
+    report = linting.lint(text)
+    assert "-m sglang.launch_server" in report.mended
+
+
+def test_the_version_that_a_text_installs_is_the_one_it_starts(linting: Linting) -> None:
+    """A flag that went after it is none to warn of; two versions say nothing."""
+    command = "vllm serve Qwen/Qwen3-8B --calculate-kv-scales --max-model-len 40960"
+    flag = "--calculate-kv-scales"
+
+    def said(text: str) -> set[Severity]:
+        return {each.severity for each in linting.lint(text).findings if each.subject == flag}
+
+    assert said(f"pip install vllm==0.27.1\n{command}") == set()
+    assert said(f"pip install -U 'vllm[runai]==0.32.0'\n{command}") == {Severity.FAIL}
+    assert said(f"pip install vllm==0.27.1\npip install vllm==0.32.0\n{command}") == said(command)

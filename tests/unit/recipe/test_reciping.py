@@ -70,6 +70,18 @@ def test_a_refusal_far_from_any_rack_that_works_still_names_one(make_recipe: Mak
     assert "--engine atom-vllm" in recipe.refused.nearest[0].command
 
 
+@pytest.mark.parametrize("engine", ["atom", "ollama"])
+def test_an_engine_that_does_not_serve_there_names_one_that_does(
+    make_recipe: Make, engine: str
+) -> None:
+    """The nearest of all is the same rack: the best record on it, not other cards to buy."""
+    recipe = make_recipe("kimi-k3", "8xB300", engine, tensor=8)
+    assert recipe.refused is not None
+    near = recipe.refused.nearest[0]
+    assert (near.rack, near.engine, near.status) == ("8xB300", "vllm", Status.VERIFIED)
+    assert near.command == "heavylift recipe kimi-k3 --on 8xB300 --engine vllm"
+
+
 def test_eight_gb200_are_two_trays_and_too_small(make_recipe: Make) -> None:
     """The vLLM page offers the layout of GB300 for them; 191 GiB do not go into 185."""
     recipe = make_recipe("kimi-k3", "8xGB200", "vllm")

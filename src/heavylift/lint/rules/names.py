@@ -394,16 +394,27 @@ def _gone_variable(
     name: str, other: str | None, change: NameChangeFacts | None, known: _Names
 ) -> LintFinding:
     facts = known.table.facts.env.get(name)
+    until = facts.until if facts else None
     return known.finding(
         "env_renamed",
         Severity.WARN if known.case.version.number is not None else Severity.INFO,
         name,
-        text="env_renamed" if other is not None else "env_removed",
+        text="env_renamed" if other else "env_removed" if until else "env_gone",
         change=change,
         other=other,
-        until=facts.until if facts else None,
-        mend=() if other is not None else (f"unset {name}",),
+        until=until,
+        mend=_successor(name, other, change, known.case),
     )
+
+
+def _successor(
+    name: str, other: str | None, change: NameChangeFacts | None, case: Case
+) -> tuple[str, ...]:
+    """The edits that leave a variable behind; none where what it said cannot be said anew."""
+    if other is None:
+        return (f"unset {name}",)
+    value = change.values.get(case.command.env.get(name, "")) if change is not None else None
+    return (f"unset {name}", f"env {other}={value}") if value is not None else ()
 
 
 def _unknown_variable(name: str, known: _Names) -> LintFinding:

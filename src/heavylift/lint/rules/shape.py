@@ -80,10 +80,12 @@ def _repeated(case: Case) -> Iterator[LintFinding]:
 
 
 def _may_start_anew(case: Case) -> bool:
-    """Whether the newest words may stand there: not behind an entry point of one's own, nor on a
-    release before those that were read.
+    """Whether the newest words may stand there: not behind an entry point of one's own or a program
+    that takes a module, nor on a release before those that were read.
     """
     box, table = case.command.container, case.table
+    if case.command.takes_module:
+        return False
     if box is not None and box.entry_replaced and box.form == "docker":
         return False
     return table is None or not case.version.precedes(table.facts.read[0])
