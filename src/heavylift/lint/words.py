@@ -18,6 +18,8 @@ _PATIENCE: Final = 8
 """How many times the text is looked through in vain for what closes."""
 _JOINED: Final = re.compile(r"\\[ \t]*\n")
 _GAP: Final = re.compile(r"[ \t]*")
+# Sentences stand around commands, and nothing is quoted in them: here's, don't, you'll.
+_CONTRACTION: Final = re.compile(r"(?<=[A-Za-z])'(?:s|t|re|ve|ll|d|m)(?![\w'])")
 _LEFT_OVER: Final = re.compile(r"\\(?:[ \t]|\Z)")
 _PLACEHOLDER: Final = re.compile(r"<[^<>|&;\n]{1,60}>")
 _REDIRECT: Final = re.compile(r"\d*(?:>>?|<)(?:&\d+|\s*\S+)")
@@ -79,6 +81,8 @@ class _Reader:
     def _step(self, letter: str) -> None:
         if letter in _SIMPLE:
             _SIMPLE[letter](self)
+        elif letter == "'" and _CONTRACTION.match(self.text, self.at):
+            self._letter(letter)
         elif letter in "'\"":
             self._quote(letter)
         elif letter == "#" and not self.started:

@@ -55,6 +55,13 @@ def test_what_copying_broke(source: str, commands: list[list[str]], repair: str)
     assert split(source).repairs == [repair]
 
 
+def test_a_sentences_apostrophe_opens_no_quote() -> None:
+    """Here's, don't: what stands around a command is no shell, a quote in a word still is one."""
+    found = split("Here's it, don't stop:\na 'b c' d'e f'")
+    assert [word.text for word in found.commands[-1]] == ["a", "b c", "de f"]
+    assert found.repairs == []
+
+
 def test_json_without_quotes_is_one_word() -> None:
     """An unquoted JSON object is one word that says so; an unfinished one is not."""
     words = split('a --x {"b": [1, "}"], "c": {"d": 2}} --y={"e":1} {f').commands[0]
