@@ -49,10 +49,13 @@ class StartLog:
         """What the engine was started with, as far as the log says, by the names of a request."""
         if self.buffers is not None:
             memory = self.buffers
-            found: dict[str, int | float | str] = {
+            told = {
                 "context_tokens": memory.context_tokens,
                 "concurrency": memory.slots,
                 "max_num_batched_tokens": memory.ubatch_tokens,
+            }
+            found: dict[str, int | float | str] = {
+                name: value for name, value in told.items() if value is not None
             }
             return found | ({} if memory.kv is None else {"kv_cache_dtype": memory.kv.k_dtype})
         found = {}
