@@ -351,7 +351,7 @@ def _offered(document: Any, strategy: str, card: str, *, listed: bool) -> bool:
 
 
 def _settings(words: list[str]) -> dict[str, Any]:
-    """Settings among an engine's arguments, the last of each; what is no such number is left out."""
+    """Settings among an engine's arguments, the last of each; what is none is left out."""
     found: dict[str, Any] = {}
     flat = [part for word in words for part in word.split()]
     for flag, value in pairwise(flat):

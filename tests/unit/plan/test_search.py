@@ -89,6 +89,22 @@ def test_where_nothing_fits_the_layout_taken_misses_by_least(
     assert taken.headroom_bytes == candidate(subject, taken.layout).headroom_bytes
 
 
+@pytest.mark.parametrize(
+    ("sequences", "context", "verdict"),
+    [(1, 2**20, PlanVerdict.FITS), (64, 2**20, PlanVerdict.DOES_NOT_FIT)],
+)
+def test_a_recipe_vouches_for_no_more_tokens_than_its_longest_sequence(
+    make_plan: Callable[..., Plan], sequences: int, context: int, verdict: PlanVerdict
+) -> None:
+    """The recipe of 8 B300 states 1M tokens and no number of sequences: that 64 of them are short
+    by hundreds of GiB is no doubt about its word.
+    """
+    plan = make_plan(
+        "kimi-k3", "8xB300", engine="vllm", concurrency=sequences, context_tokens=context
+    )
+    assert (plan.support.status, plan.verdict) == ("verified", verdict)
+
+
 @pytest.mark.parametrize("on", RACKS)
 def test_a_hopeless_layout_does_not_fit_when_weighed(
     planning: Planning, knowledge_of: Callable[[str], Knowledge], on: str

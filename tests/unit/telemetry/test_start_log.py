@@ -194,8 +194,10 @@ def test_host_buffers_of_llama_cpp_are_no_card_s(make_plan: Make) -> None:
         f"load_tensors:        CUDA0 model buffer size = {card:.2f} MiB",
         "load_tensors:   CPU_Mapped model buffer size =   281.81 MiB",
         "llama_kv_cache:      CUDA0 KV buffer size =  2048.00 MiB",
-        "llama_kv_cache: size = 2048.00 MiB ( 16384 cells,  32 layers,  1/1 seqs),"
-        " K (f16): 1024.00 MiB, V (f16): 1024.00 MiB",
+        (
+            "llama_kv_cache: size = 2048.00 MiB ( 16384 cells,  32 layers,  1/1 seqs),"
+            " K (f16): 1024.00 MiB, V (f16): 1024.00 MiB"
+        ),
         "sched_reserve:      CUDA0 compute buffer size =   258.50 MiB",
         "sched_reserve:  CUDA_Host compute buffer size =    20.01 MiB",
     )
