@@ -29,16 +29,34 @@ _MOST_BYTES: Final = 4 * 2**20
 _MOST_ROWS: Final = 200
 _TOP: Final = "best_config_topn.csv"
 _MOST_GPUS: Final = 1024
+# More than any rack has: a number beyond it, an infinite one or none at all is no minimum.
+_MOST_GB: Final = 2**40
+
+
+def _count(word: str) -> int:
+    """A count of at least one. Raises ValueError."""
+    if (count := int(word)) < 1:
+        raise ValueError(word)
+    return count
+
+
+def _fraction(word: str) -> float:
+    """A fraction of memory, of which there is some. Raises ValueError."""
+    if not 0 < (fraction := float(word)) <= 1:
+        raise ValueError(word)
+    return fraction
+
+
 _FLAGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "--gpu-memory-utilization": ("gpu_memory_utilization", float),
-    "--max-model-len": ("context_tokens", int),
-    "--max-num-seqs": ("max_num_seqs", int),
-    "--max-num-batched-tokens": ("max_num_batched_tokens", int),
+    "--gpu-memory-utilization": ("gpu_memory_utilization", _fraction),
+    "--max-model-len": ("context_tokens", _count),
+    "--max-num-seqs": ("max_num_seqs", _count),
+    "--max-num-batched-tokens": ("max_num_batched_tokens", _count),
     "--kv-cache-dtype": ("kv_cache_dtype", str),
     "--moe-backend": ("moe_backend", str),
 }
 # A card of which a page's machine has several: `rtx_5090_2x`.
-_COUNTED: Final = re.compile(r"_(\d{1,2})x$")
+_COUNTED: Final = re.compile(r"_([1-9]\d?)x$")
 _SIZES: Final = ("tensor", "pipeline", "data", "expert")
 
 
@@ -151,7 +169,7 @@ class Importing:
             return
         for name, each in _table(document, "variants").items():
             minimum = each.get("vram_minimum_gb") if isinstance(each, dict) else None
-            if not isinstance(minimum, int | float) or minimum <= 0:
+            if not isinstance(minimum, int | float) or not 0 < minimum < _MOST_GB:
                 continue
             named = each.get("model_id")
             wanted = named if isinstance(named, str) else identifier
@@ -274,7 +292,7 @@ class Importing:
         system = get("system")
         for end in self._book.system_ends:
             system = system.removesuffix(end)
-        memory = re.fullmatch(r"\d+(?:\.\d+)?", get("memory"))
+        memory = re.fullmatch(r"\d{1,9}(?:\.\d+)?", get("memory"))
         said = None if memory is None else int(float(memory[0]) * GIB)
         engine = self._book.engines.get(get("backend"), get("backend"))
         try:
@@ -333,7 +351,7 @@ def _offered(document: Any, strategy: str, card: str, *, listed: bool) -> bool:
 
 
 def _settings(words: list[str]) -> dict[str, Any]:
-    """Settings among an engine's arguments, the last of each; what is no number is left out."""
+    """Settings among an engine's arguments, the last of each; what is none is left out."""
     found: dict[str, Any] = {}
     flat = [part for word in words for part in word.split()]
     for flag, value in pairwise(flat):

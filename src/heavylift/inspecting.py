@@ -183,7 +183,8 @@ def _of_facts(model: ModelFacts, catalog: Catalog) -> Inspection:
     stated = Stated(
         experts_per_token=_dim(model, "experts_per_token"),
         experts=_dim(model, "experts"),
-        model_type=catalog.family(model.family).hf_model_types[0],
+        # None of a family whose config nobody has seen.
+        model_type=next(iter(catalog.family(model.family).hf_model_types), None),
     )
     groups = groups_of_inventory(inventory)
     weights = {group.name: group.params_each for group in inventory.groups}

@@ -168,6 +168,42 @@ def test_a_log_without_a_line_says_which(missing: str) -> None:
     assert str(caught.value.params["what"]) in missing
 
 
+def test_the_memory_lines_alone_tell_slots_and_tokens() -> None:
+    """An excerpt without the settings: the line of the cache has cells, sequences and streams; the
+    batch it does not tell is not made up.
+    """
+    whole = llamacpp.parse(lines(SMOLLM2))
+    kept = [line for line in lines(SMOLLM2) if "buffer size" in line or "_cache: size" in line]
+    excerpt = llamacpp.parse(line for line in kept if "output" not in line)
+    assert (excerpt.slots, excerpt.context_tokens) == (whole.slots, whole.context_tokens)
+    assert excerpt.slot_tokens == whole.slot_tokens
+    assert (excerpt.batch_tokens, excerpt.ubatch_tokens) == (None, None)
+    assert excerpt.kv == whole.kv
+    told = {term.term: term.bytes for term in llamacpp.measured_terms(whole)}
+    assert {term.term: term.bytes for term in llamacpp.measured_terms(excerpt)} == {
+        name: size for name, size in told.items() if name != "workspace.output_buffer"
+    }
+
+
+def test_of_windowed_caches_the_widest_tells_the_tokens() -> None:
+    """A window's cache is printed after the whole one and holds fewer cells; unified, the cells
+    are those of all slots; a cache printed in the old way tells neither.
+    """
+    size = "{} MiB ({} cells, 16 layers, {} seqs), K (f16): 1.00 MiB, V (f16): 1.00 MiB"
+    rest = [
+        "load_tensors:        CUDA0 model buffer size = 15843.20 MiB",
+        "sched_reserve:      CUDA0 compute buffer size =   495.00 MiB",
+    ]
+    caches = [
+        f"llama_kv_cache: size = {size.format('4352.00', 131072, '4/1')}",
+        f"llama_kv_cache: size = {size.format('96.00', 1536, '4/1')}",
+    ]
+    memory = llamacpp.parse([*caches, *rest])
+    assert (memory.slots, memory.context_tokens) == (4, 131072)
+    old = llamacpp.parse([caches[0].replace("4/1", "4"), *rest])
+    assert (old.slots, old.context_tokens) == (None, None)
+
+
 def test_a_log_without_a_fit_table_has_no_forecast() -> None:
     """An engine that ended before its table forecasts nothing."""
     with pytest.raises(HeavyliftError, match="RUN020"):

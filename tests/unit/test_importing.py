@@ -88,6 +88,40 @@ def test_what_cannot_be_planned_says_why(recipe: Imported) -> None:
     assert "more" in shown
 
 
+@pytest.mark.parametrize("minimum", [".nan", ".inf", "-.inf", "-5", "1.0e+300", "text", "[]"])
+def test_a_minimum_that_is_none_offers_nothing(tmp_path: Path, minimum: str) -> None:
+    """No number, no amount of memory, more than there is: the other forms are planned."""
+    path = tmp_path / "page.yaml"
+    path.write_text(RECIPE.replace("vram_minimum_gb: 1,", f"vram_minimum_gb: {minimum},"))
+    found = Importing().read(path)
+    assert {row.label.partition(" · ")[0] for row in found.rows} == {"default"}
+
+
+def test_numbers_of_a_page_that_no_engine_takes_are_left_out(tmp_path: Path) -> None:
+    """A fraction that is none, counts below one; a card counted as none is a card nobody knows."""
+    bad = (
+        "--gpu-memory-utilization nan --max-model-len -5 --max-num-seqs 0"
+        " --max-num-batched-tokens 1e9"
+    )
+    page = RECIPE.replace('"--max-num-seqs", "many"', f'"{bad}"')
+    path = tmp_path / "page.yaml"
+    path.write_text(page.replace("no_such_card:", "b300_0x:"))
+    found = Importing().read(path)
+    row = of(found, "8xB300")["single_node_tp"]
+    assert row.capacity is Capacity.FITS
+    (none,) = (row for row in found.rows if row.rack == "b300_0x" and "default" in row.label)
+    assert (none.code, none.capacity) == ("FACT011", None)
+
+
+def test_a_figure_without_end_is_none(tmp_path: Path) -> None:
+    """Four hundred digits of memory are no figure; the row is planned all the same."""
+    rows = RESULTS.splitlines()[:2]
+    text = "\n".join(rows).replace("199.319", "9" * 400)
+    (tmp_path / "best_config_topn.csv").write_text(text)
+    (row,) = Importing().read(tmp_path).rows
+    assert (row.said_bytes, row.capacity) == (None, Capacity.FITS)
+
+
 def test_a_result_folder_is_compared_a_gpu(tmp_path: Path) -> None:
     """Its figure of Kimi K3 on 16 H200 leaves out the padding of the experts: 131 GiB, not 114."""
     (tmp_path / "agg").mkdir()

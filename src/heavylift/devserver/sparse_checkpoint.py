@@ -54,11 +54,12 @@ def write_checkpoint(
 ) -> SparseCheckpoint:
     """Write a safetensors variant of `model` into `folder`, which must be new or empty.
 
-    Raises CKPT026 when the folder holds something, and what `from_facts` raises.
+    Raises CKPT026 when the folder holds something, and what `from_facts` and `config` raise.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise HeavyliftError("CKPT026", {"path": str(folder)})
     inventory = from_facts(model, family, variant)
+    described = config(model, family)
     folder.mkdir(parents=True, exist_ok=True)
     shards = _shards(inventory.groups)
     paths = [
@@ -79,7 +80,7 @@ def write_checkpoint(
             },
         },
     )
-    _write_json(folder / "config.json", config(model, family))
+    _write_json(folder / "config.json", described)
     sizes = [path.stat() for path in folder.iterdir()]
     return SparseCheckpoint(
         folder=folder,
@@ -160,8 +161,11 @@ def config(model: ModelFacts, family: FamilyFacts) -> dict[str, Any]:
     """The config.json a planner needs: the type, and every dimension and layer set where the
     family reads it.
 
-    A number in a dotted path is a place in a list (`merge_kernel_size.0`).
+    A number in a dotted path is a place in a list (`merge_kernel_size.0`). Raises PLAN051 for a
+    family whose configs nobody has seen.
     """
+    if not family.hf_model_types:
+        raise HeavyliftError("PLAN051", {"model_type": family.id})
     values = {**model.dim_values, "max_context": model.max_context.value}
     tree: dict[str, Any] = {"model_type": family.hf_model_types[0]}
     if model.hf_architecture is not None:

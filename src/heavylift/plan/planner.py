@@ -220,15 +220,18 @@ class _Weighing:
             layout = self._allowed[at]
             if only_holding and here[0] == _ANSWERS[PlanVerdict.DOES_NOT_FIT]:
                 return None
-            if layout in self.weighed:
-                return self.weighed[layout]
+            known = self.weighed.get(layout)
+            if known is not None and (known.weights_alone is None or self.all_hopeless):
+                return known
             heapq.heapreplace(queue, (self._closer(here, at), at))
         return None
 
     def _closer(self, here: list[int], at: int) -> list[int]:
         """Where a layout comes at best, looked at once more."""
         subject, layout = self._subject, self._allowed[at]
-        if at not in self._at_best:
+        # What the weights alone miss by is the least that a layout can miss by: enough to come
+        # after others, not to come first.
+        if at not in self._at_best and layout not in self.weighed:
             without = hopeless(subject, layout)
             if without is not None:
                 self._hopeless += 1

@@ -258,13 +258,17 @@ def ran_as_published(subject: Subject, layout: Layout) -> RecipeFacts | None:
 def _covers(recipe: RecipeFacts, subject: Subject) -> bool:
     """True when the plan asks for no more than the recipe states it ran with.
 
-    A longer context, more sequences or a smaller share of the memory is another experiment.
+    A longer context, more sequences or a smaller share of the memory is another experiment. One
+    that states no number of sequences vouches for the tokens of its longest one: without room for
+    that its engine does not start.
     """
     stated = recipe.settings
     context, seqs = stated.get("max_model_len"), stated.get("max_num_seqs")
     share = stated.get("gpu_memory_utilization")
+    tokens = subject.concurrency * subject.context_tokens
+    at_once = subject.concurrency == 1 or (context is not None and tokens <= float(context))
     return (
         (context is None or subject.context_tokens <= float(context))
-        and (seqs is None or subject.concurrency <= float(seqs))
+        and (at_once if seqs is None else subject.concurrency <= float(seqs))
         and (share is None or (subject.gpu_memory_utilization or 0.0) >= float(share))
     )

@@ -32,6 +32,8 @@ _KV: Final = re.compile(
     rf"llama_kv_cache: size ={_MIB} \( *([0-9]+) cells, +([0-9]+) layers, .*"
     rf"K \((\w+)\):{_MIB}, V \((\w+)\):{_MIB}"
 )
+# Sequences and the streams that hold them: each stream has all the cells.
+_SEQUENCES: Final = re.compile(r"layers, +([0-9]+)/([0-9]+) seqs\)")
 _RECURRENT: Final = re.compile(
     rf"llama_memory_recurrent: size ={_MIB} \( *([0-9]+) cells, .*"
     rf"R \((\w+)\):{_MIB}, S \((\w+)\):{_MIB}"
@@ -90,17 +92,18 @@ class RecurrentState:
 class LlamaMemory:
     """What one pass printed. `buffers` maps (buffer, device) to its lines, summed.
 
-    Devices are those of the GPU runtime (`CUDA0`) or `host`.
+    Devices are those of the GPU runtime (`CUDA0`) or `host`. A setting is None where a log told
+    the memory and not the settings, and the memory does not tell it either.
     """
 
     buffers: Mapping[tuple[str, str], Printed]
     kv: KvCache | None
     recurrent: RecurrentState | None
-    slots: int
-    context_tokens: int
-    slot_tokens: int
-    batch_tokens: int
-    ubatch_tokens: int
+    slots: int | None
+    context_tokens: int | None
+    slot_tokens: int | None
+    batch_tokens: int | None
+    ubatch_tokens: int | None
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -124,7 +127,8 @@ class FitProjection:
 def parse(lines: Iterable[str]) -> LlamaMemory:
     """The memory of the last pass in a log.
 
-    Raises RUN020 naming the first kind of line that is missing, when the log holds no whole pass.
+    Raises RUN020 naming the first kind of line that is missing, when the log holds no whole pass;
+    memory without a line of settings will do.
     """
     return _memory(_last_pass(lines))
 
@@ -174,10 +178,13 @@ def receipt(
     """
     gpus = [device for device in memory.devices if device != HOST]
     backend = gpus[0].rstrip("0123456789").lower() if gpus else "cpu"
-    workload: dict[str, int | str] = {
+    told = {
         "context_tokens": memory.context_tokens,
         "max_num_seqs": memory.slots,
         "max_num_batched_tokens": memory.ubatch_tokens,
+    }
+    workload: dict[str, int | str] = {
+        name: value for name, value in told.items() if value is not None
     }
     if memory.kv is not None:
         workload["kv_cache_dtype"] = memory.kv.k_dtype
@@ -224,29 +231,33 @@ def _memory(lines: list[str]) -> LlamaMemory:
     settings: dict[str, int] = {}
     buffers: dict[tuple[str, str], Printed] = {}
     kv = recurrent = None
+    by_cache: dict[str, int] = {}
     for line in lines:
         if _CONTEXT_START in line:
             # A context made again (a graph that did not fit) replaces what the first one printed.
             buffers = {key: value for key, value in buffers.items() if key[0] == "model"}
             kv = recurrent = None
+            by_cache = {}
         elif match := _BUFFER.search(line):
             _add(buffers, (match[2], _device(match[1])), _printed(match[3], line))
         elif match := _SETTING.search(line):
             settings[match[1]] = int(match[2])
         elif match := _KV.search(line):
             kv = _kv_cache(match, line)
+            by_cache = max(by_cache, _settings(kv, line), key=lambda each: each.get("n_ctx", 0))
         elif match := _RECURRENT.search(line):
             recurrent = _recurrent_state(match, line)
     _require(settings, buffers, kv, recurrent)
+    told = settings or by_cache
     return LlamaMemory(
         buffers=buffers,
         kv=kv,
         recurrent=recurrent,
-        slots=settings["n_seq_max"],
-        context_tokens=settings["n_ctx"],
-        slot_tokens=settings["n_ctx_seq"],
-        batch_tokens=settings["n_batch"],
-        ubatch_tokens=settings["n_ubatch"],
+        slots=told.get("n_seq_max"),
+        context_tokens=told.get("n_ctx"),
+        slot_tokens=told.get("n_ctx_seq"),
+        batch_tokens=told.get("n_batch"),
+        ubatch_tokens=told.get("n_ubatch"),
     )
 
 
@@ -257,13 +268,25 @@ def _require(
     recurrent: RecurrentState | None,
 ) -> None:
     seen = {buffer for buffer, _ in buffers} | set(settings)
-    wanted = ["model", "n_seq_max", "n_ctx", "n_ctx_seq", "n_batch", "n_ubatch"]
-    wanted += ["output", "compute"]
+    # What is pasted from a log is often its memory alone. One that goes on to the settings is a
+    # whole log, and is whole.
+    wanted = ["model", "compute"]
+    if settings:
+        wanted += ["n_seq_max", "n_ctx", "n_ctx_seq", "n_batch", "n_ubatch", "output"]
     missing = [what for what in wanted if what not in seen]
     if kv is None and recurrent is None:
         missing.append("KV")
     if missing:
         raise HeavyliftError("RUN020", {"what": missing[0]})
+
+
+def _settings(kv: KvCache, line: str) -> dict[str, int]:
+    """Slots and tokens as the line of a cache tells them; of windowed caches the widest does."""
+    match = _SEQUENCES.search(line)
+    if match is None:
+        return {}
+    slots, streams = int(match[1]), int(match[2])
+    return {"n_seq_max": slots, "n_ctx": kv.cells * streams, "n_ctx_seq": kv.cells}
 
 
 def _kv_cache(match: re.Match[str], line: str) -> KvCache:

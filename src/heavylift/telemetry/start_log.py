@@ -49,10 +49,13 @@ class StartLog:
         """What the engine was started with, as far as the log says, by the names of a request."""
         if self.buffers is not None:
             memory = self.buffers
-            found: dict[str, int | float | str] = {
+            told = {
                 "context_tokens": memory.context_tokens,
                 "concurrency": memory.slots,
                 "max_num_batched_tokens": memory.ubatch_tokens,
+            }
+            found: dict[str, int | float | str] = {
+                name: value for name, value in told.items() if value is not None
             }
             return found | ({} if memory.kv is None else {"kv_cache_dtype": memory.kv.k_dtype})
         found = {}
@@ -145,8 +148,7 @@ def receipt_of(start: StartLog, plan: Plan) -> Receipt:
     if start.ranks is not None and start.ranks > layout.tensor_parallel_size:
         layout = replace(layout, tensor_parallel_size=start.ranks)
     if start.buffers is not None:
-        # A pass that only tries sizes prints them as zero: nothing was allocated.
-        terms = tuple(term for term in llamacpp.measured_terms(start.buffers) if term.bytes)
+        terms = tuple(_of_a_card(llamacpp.measured_terms(start.buffers)))
     else:
         terms = tuple(_in_plan_terms(start, plan))
     return Receipt(
@@ -165,6 +167,18 @@ def receipt_of(start: StartLog, plan: Plan) -> Receipt:
             for point in start.speeds
         ),
     )
+
+
+def _of_a_card(terms: Iterable[MeasuredTerm]) -> Iterable[MeasuredTerm]:
+    """What the fullest card took of each term; what lies in host memory beside it is none of it,
+    and a sum over cards is no card's. Without a card, all: then the host is what was planned.
+    """
+    # A pass that only tries sizes prints them as zero: nothing was allocated.
+    allocated = [term for term in terms if term.bytes]
+    on_cards = [term for term in allocated if term.device != llamacpp.HOST]
+    if not on_cards:
+        return allocated
+    return _fullest(term for term in on_cards if "+" not in term.device).values()
 
 
 def _in_plan_terms(start: StartLog, plan: Plan) -> list[MeasuredTerm]:

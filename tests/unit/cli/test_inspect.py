@@ -60,6 +60,16 @@ def test_a_known_model_is_shown_from_the_facts(run: Run) -> None:
     assert ran.err == ""
 
 
+@pytest.mark.parametrize("model", Catalog().ids("models"))
+def test_every_model_of_the_catalogue_is_shown(run: Run, model: str) -> None:
+    """Also one whose config nobody has seen; where only a size is known, that is what is said."""
+    ran = run("inspect", model, "--json")
+    if ran.status == 0:
+        assert json.loads(ran.out)["total_params"] > 0
+    else:
+        assert json.loads(ran.out)["error"]["code"] == "CKPT032"
+
+
 def test_a_folder_is_shown_and_is_json_with_the_same_fields(run: Run, llama: Path) -> None:
     """The record has what the screen has."""
     ran = run("inspect", str(llama))

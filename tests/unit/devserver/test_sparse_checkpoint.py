@@ -141,3 +141,11 @@ def test_config_equals_the_published_one_where_it_speaks(shared: Path) -> None:
             assert ours == theirs, path
 
     compare(config(model, CATALOG.family(model.family)), real, "config")
+
+
+def test_a_config_that_nobody_has_seen_is_not_made_up(tmp_path: Path) -> None:
+    """A family without a `model_type` is refused before a byte of its files is written."""
+    with pytest.raises(HeavyliftError) as caught:
+        write("kimi-k3.1-pro", tmp_path / "new")
+    assert caught.value.code == "PLAN051"
+    assert not (tmp_path / "new").exists()

@@ -32,11 +32,13 @@ RACKS = ("8xB300", "2x8xH200", "3x8xH100", "8xMI325X", "4xMI455X", "8xB200", "2x
 ENGINES = ("vllm", "sglang", "tokenspeed", "tensorrt-llm")
 
 
-def subject_of(planning: Planning, knowledge: Knowledge, on: str, engine: str) -> Subject:
-    """K3 on a rack and an engine."""
+def subject_of(
+    planning: Planning, knowledge: Knowledge, on: str, engine: str, model: str = "kimi-k3"
+) -> Subject:
+    """A model on a rack and an engine."""
     _, rack = planning.rack(on)
     assert rack is not None
-    (found,) = subjects(PlanRequest(model="kimi-k3", rack=rack, engine=engine), knowledge)
+    (found,) = subjects(PlanRequest(model=model, rack=rack, engine=engine), knowledge)
     assert isinstance(found, Subject)
     return found
 
@@ -54,6 +56,53 @@ def test_the_search_finds_what_weighing_every_layout_finds(
     taken = ranked(subject, {}).best
     assert taken.layout == every[first].layout
     assert (taken.verdict, taken.kv_tokens) == (every[first].verdict, every[first].kv_tokens)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "engine"),
+    [
+        ("deepseek-r1", "8xH100", "vllm"),
+        ("deepseek-v3", "8xH100", "sglang"),
+        ("glm-5.1", "8xB200", "vllm"),
+        ("kimi-k2.5", "8xH100", "sglang"),
+        ("qwen3.5-397b", "4xGB200", "tensorrt-llm"),
+    ],
+)
+def test_where_nothing_fits_the_layout_taken_misses_by_least(
+    planning: Planning,
+    knowledge_of: Callable[[str], Knowledge],
+    model: str,
+    on: str,
+    engine: str,
+) -> None:
+    """Some layouts do not hold the weights, others hold them and nothing more: none is preferred
+    for its weights alone, and what it misses by is the whole of it.
+    """
+    subject = subject_of(planning, knowledge_of(model), on, engine, model)
+    allowed, _ = sifted(subject, {})
+    without = [hopeless(subject, layout) for layout in allowed]
+    assert {each is None for each in without} == {True, False}
+    taken = ranked(subject, {}).best
+    assert taken.verdict is PlanVerdict.DOES_NOT_FIT
+    every = [candidate(subject, layout) for layout in allowed]
+    assert place(taken) == min(map(place, every))
+    assert taken.headroom_bytes == candidate(subject, taken.layout).headroom_bytes
+
+
+@pytest.mark.parametrize(
+    ("sequences", "context", "verdict"),
+    [(1, 2**20, PlanVerdict.FITS), (64, 2**20, PlanVerdict.DOES_NOT_FIT)],
+)
+def test_a_recipe_vouches_for_no_more_tokens_than_its_longest_sequence(
+    make_plan: Callable[..., Plan], sequences: int, context: int, verdict: PlanVerdict
+) -> None:
+    """The recipe of 8 B300 states 1M tokens and no number of sequences: that 64 of them are short
+    by hundreds of GiB is no doubt about its word.
+    """
+    plan = make_plan(
+        "kimi-k3", "8xB300", engine="vllm", concurrency=sequences, context_tokens=context
+    )
+    assert (plan.support.status, plan.verdict) == ("verified", verdict)
 
 
 @pytest.mark.parametrize("on", RACKS)

@@ -182,3 +182,37 @@ def test_a_damaged_line_measures_nothing(size: str) -> None:
     """Two points in a number, none at all, more digits than any engine prints."""
     damaged = [line.replace("56.21 GiB", f"{size} GiB") for line in VLLM[:4]]
     assert log(*damaged).terms == log(*VLLM[:3]).terms
+
+
+def test_host_buffers_of_llama_cpp_are_no_card_s(make_plan: Make) -> None:
+    """The embedding stays in host memory, in the plan as in the log: what is compared is the card,
+    and of several cards the fullest.
+    """
+    plan = make_plan("llama-3.1-8b", "1xH100", engine="llamacpp")
+    card = round(plan.per_gpu.weights_bytes.low / MIB, 2)
+    lines = (
+        f"load_tensors:        CUDA0 model buffer size = {card:.2f} MiB",
+        "load_tensors:   CPU_Mapped model buffer size =   281.81 MiB",
+        "llama_kv_cache:      CUDA0 KV buffer size =  2048.00 MiB",
+        (
+            "llama_kv_cache: size = 2048.00 MiB ( 16384 cells,  32 layers,  1/1 seqs),"
+            " K (f16): 1024.00 MiB, V (f16): 1024.00 MiB"
+        ),
+        "sched_reserve:      CUDA0 compute buffer size =   258.50 MiB",
+        "sched_reserve:  CUDA_Host compute buffer size =    20.01 MiB",
+    )
+    start = log(*lines)
+    assert start.settings == {"context_tokens": 16384, "concurrency": 1, "kv_cache_dtype": "f16"}
+    found = receipt_of(start, plan)
+    assert {(term.term, term.device) for term in found.terms} == {
+        ("weights", "CUDA0"),
+        ("kv_cache", "CUDA0"),
+        ("workspace.compute_buffer", "CUDA0"),
+    }
+    assert mismatch(found, plan) is None
+    rows = {row.term: row for row in compare(plan, found)}
+    assert abs(rows["weights"].measured_bytes - plan.per_gpu.weights_bytes.low) <= 0.01 * MIB
+    assert rows["workspace.compute_buffer"].measured_bytes == 258.5 * MIB
+    two = (*lines, "sched_reserve:      CUDA1 compute buffer size =   300.00 MiB")
+    fullest = {term.term: term.bytes for term in receipt_of(log(*two), plan).terms}
+    assert fullest["workspace.compute_buffer"] == 300 * MIB

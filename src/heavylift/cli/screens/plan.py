@@ -109,7 +109,7 @@ def _measured(plan: Plan) -> Iterator[Text | str]:
     yield text("plan.measured.heading", by=plan.receipt or "-")
     for row in plan.measured:
         unit, symbol = next(
-            (each for each in _UNITS if row.measured_bytes >= each[0] // 10), _UNITS[-1]
+            (each for each in _units(row) if row.measured_bytes >= each[0] // 10), _UNITS[-1]
         )
         shown = _planned(row, unit)
         name = row.term.removeprefix("workspace.").removeprefix("outside_pool.")
@@ -119,6 +119,11 @@ def _measured(plan: Plan) -> Iterator[Text | str]:
         line = f"  {name:<22}{shown:>20}{measured:>14}  {words}"
         yield Text(line, style="yellow") if row.agreement is Agreement.OUTSIDE else line
     yield ""
+
+
+def _units(row: TermComparison) -> tuple[tuple[int, str], ...]:
+    """A token's bytes are counted out: in MiB two decimals would tell them apart no more."""
+    return _UNITS[-1:] if row.term.endswith("_per_token") else _UNITS
 
 
 def _planned(row: TermComparison, unit: int) -> str:
