@@ -128,6 +128,7 @@ _MAY_BE_ZERO: Final[frozenset[_Field]] = frozenset(
         (BudgetRule, "default_reserved_floor_bytes"),
         (BudgetRule, "floor_over_gib"),
         (BudgetRule, "least_chunk_tokens"),
+        (BudgetRule, "wide_batches_over"),
         (DefaultRule, "min_memory_gib"),
         (DefaultRule, "min_ranks"),
         (CacheRule, "reserved_pages"),

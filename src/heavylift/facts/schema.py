@@ -459,7 +459,8 @@ class BudgetRule(Rule):
     multiplied by `default_vision_factor` when a vision tower is loaded. `default_with_vision` is
     the default of an engine that states another one for then. The expression counts a chunk of
     prefill as at least `least_chunk_tokens`; `prefill_captures` are the sizes of which a graph is
-    captured, up to the chunk.
+    captured, up to the chunk. Under data parallel attention batches are wide where more than
+    `wide_batches_over` are captured.
     """
 
     fraction_flag: str
@@ -471,6 +472,7 @@ class BudgetRule(Rule):
     floor_over_gib: int = 0
     least_chunk_tokens: int = 0
     prefill_captures: tuple[int, ...] = ()
+    wide_batches_over: int = 0
     default_vision_factor: float = 1.0
     default_with_vision: float | None = None
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from heavylift.facts.expressions import evaluate
 from heavylift.facts.schema import BudgetRule
 from heavylift.plan.subject import Subject
 from heavylift.records.plan import Layout
 from heavylift.units import GIB
-
-_MANY_BATCHES: Final = 300
-"""Graphs of larger batches than this take more under data parallel attention."""
 
 
 def computed_fraction(
@@ -39,7 +34,7 @@ def computed_fraction(
         "captured_prefills": 0 if staged else sum(s <= batched for s in rule.prefill_captures),
         "prefill_graphs": int(not staged),
         "spread_batches": spread,
-        "wide_spread_batches": spread if captured_batches > _MANY_BATCHES else 0,
+        "wide_spread_batches": spread if captured_batches > rule.wide_batches_over else 0,
     }
     reserved = evaluate(rule.default_reserved or 0, names)
     if total_bytes > rule.floor_over_gib * GIB:
